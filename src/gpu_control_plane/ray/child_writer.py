@@ -2,7 +2,8 @@
 should be, never taken from another owner.
 
 Users and defaults of the API server may add to such an object. It differs if a value that we want is another, or if
-what we want has changed since it was written: then server-side apply also removes what is no longer wanted.
+what we want has changed since it was written: then server-side apply also removes what is no longer wanted. For that,
+the fields that an object was created with count as applied: otherwise a changed port would stand beside the new one.
 """
 
 import hashlib
@@ -15,11 +16,14 @@ from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, KubeError
 from gpu_control_plane.kube.objects import FieldManager, Object
+from gpu_control_plane.kube.transport import Call
 from gpu_control_plane.ray.owned import is_owned
 
 MANAGER: Final = FieldManager("gpu-ray")
 MANIFEST_HASH: Final = f"{GROUP}/manifest-hash"
 """The annotation that says what an object was last written as."""
+_CREATORS: Final = frozenset({"gpu-control-plane", "manager", "kuberay-operator"})
+"""Whose creations are ours: this operator's, by the name of its client, and KubeRay's."""
 
 
 class BelongsToAnother(KubeError):
@@ -51,8 +55,7 @@ class ChildWriter:
             "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), MANIFEST_HASH: digest}},
         }
         if held is not None:
-            written = await self._client.apply(kind, name, body, manager=MANAGER, namespace=namespace)
-            return written, True
+            return await self._apply(kind, name, body, namespace), True
         try:
             return await self._client.create(kind, body, namespace), True
         except AlreadyExists:
@@ -60,7 +63,18 @@ class ChildWriter:
             there = await self._client.get(kind, name, namespace)
             if not is_owned(there, owner):
                 raise BelongsToAnother(_taken(kind, name, owner)) from None
-            return await self._client.apply(kind, name, body, manager=MANAGER, namespace=namespace), True
+            return await self._apply(kind, name, body, namespace), True
+
+    async def _apply[T: Object](self, kind: type[T], name: str, body: Mapping[str, Any], namespace: str | None) -> T:
+        path, resource = kind.resource.path(namespace, name), kind.resource.qualified_name
+        found = await self._client.transport.send(Call(method="GET", path=path, verb="get", resource=resource))
+        metadata = msgspec.json.decode(found, type=_Managed).metadata
+        applied = as_applied(metadata.managed_fields)
+        if applied != metadata.managed_fields:
+            patch = {"metadata": {"uid": metadata.uid, "managedFields": applied}}
+            version = metadata.resource_version
+            await self._client.patch(kind, name, patch, namespace=namespace, resource_version=version)
+        return await self._client.apply(kind, name, body, manager=MANAGER, namespace=namespace)
 
     async def create_once[T: Object](self, kind: type[T], owner: Object, manifest: Mapping[str, Any]) -> tuple[T, bool]:
         """Make the object unless it is there, and leave one of ours that is there as it is; the object, and whether it
@@ -74,6 +88,39 @@ class ChildWriter:
             if not is_owned(there, owner):
                 raise BelongsToAnother(_taken(kind, name, owner)) from None
             return there, False
+
+
+class _ManagedMeta(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    resource_version: str
+    managed_fields: list[dict[str, Any]] = []
+
+
+class _Managed(msgspec.Struct, frozen=True):
+    metadata: _ManagedMeta
+
+
+def as_applied(managed: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The `managedFields` of an object with what its creator has set as part of what we have applied, so that it goes
+    when it is no longer applied. What users have set stays theirs."""
+    ours = [
+        entry
+        for entry in managed
+        if not entry.get("subresource")
+        and (entry["operation"], entry["manager"]) in {("Apply", MANAGER), *(("Update", name) for name in _CREATORS)}
+    ]
+    if all(entry["operation"] == "Apply" for entry in ours):
+        return [dict(entry) for entry in managed]
+    fields: dict[str, Any] = {}
+    for entry in ours:
+        fields = _united(fields, entry.get("fieldsV1") or {})
+    kept = next((entry for entry in ours if entry["operation"] == "Apply"), ours[0])
+    made = {**kept, "manager": MANAGER, "operation": "Apply", "fieldsV1": fields}
+    return [made, *(dict(entry) for entry in managed if entry not in ours)]
+
+
+def _united(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    return {**one, **{key: _united(one.get(key, {}), value) for key, value in other.items()}}
 
 
 def covers(held: Object, manifest: Mapping[str, Any]) -> bool:

@@ -8,7 +8,9 @@ import msgspec
 
 from gpu_control_plane import __version__
 
-OPERATOR_VERSION: Final = f"gpu-control-plane-{__version__}"
+OWN_VERSIONS: Final = "gpu-control-plane-"
+"""What the version of every release of this operator begins with."""
+OPERATOR_VERSION: Final = f"{OWN_VERSIONS}{__version__}"
 """What `ray.io/kuberay-version` says of objects of this operator."""
 
 

@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fault_proxy import Request
+from gpu_control_plane.api.ray.service import ServiceCondition
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client
+from gpu_control_plane.ray.owned import OwnedService
 from integration.bootstrap.operands import allow_pods
 from integration.ray.service_env import CONFIG, ServiceEnv, service_env
 from waiting import until_async
+
+UP_TO_DATE = ServiceCondition.UP_TO_DATE.value
 
 
 @pytest.fixture
@@ -52,6 +56,47 @@ async def test_a_changed_cluster_takes_over_when_it_answers_and_the_address_stay
     new = await env.settled("ray:2")
     assert new != old
     assert (await env.services())["svc-serve-svc"].spec["clusterIP"] == address
+
+
+async def test_ports_and_the_type_of_the_heads_service_change_with_the_cluster(env: ServiceEnv) -> None:
+    await env.create(env.group(1))
+    await env.settled()
+    address = (await env.services())["svc-serve-svc"].spec["clusterIP"]
+    config = env.cluster_config(env.group(1, image="ray:2"), image="ray:2")
+    head = config["headGroupSpec"]
+    head["serviceType"] = "NodePort"
+    ports = [{"name": "serve", "containerPort": 9000}, {"name": "dashboard", "containerPort": 8265}]
+    head["template"]["spec"]["containers"][0]["ports"] = ports
+    await env.change(rayClusterConfig=config)
+    await env.settled("ray:2", within=40)
+    services = await env.services()
+    assert [port["port"] for port in services["svc-serve-svc"].spec["ports"]] == [9000]
+    assert services["svc-serve-svc"].spec["clusterIP"] == address
+    assert services["svc-head-svc"].spec["type"] == "NodePort"
+
+
+async def test_a_service_of_somebody_else_is_left_alone_and_named(env: ServiceEnv) -> None:
+    spec = {"selector": {"app": "theirs"}, "ports": [{"name": "serve", "port": 80}]}
+    theirs = await env.client.create(OwnedService, {"metadata": {"name": "mine"}, "spec": spec}, env.namespace)
+    await env.create(env.group(1), serveService={"metadata": {"name": "mine"}})
+
+    async def said() -> bool:
+        found = [await env.condition(kind) for kind in (UP_TO_DATE, "Ready")]
+        return all(each is not None and "Service mine" in each.message for each in found)
+
+    await until_async(said, within=20)
+    condition = await env.condition(UP_TO_DATE)
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "ServiceNotWritten")
+    held = await env.client.get(OwnedService, "mine", env.namespace)
+    assert held.metadata.resource_version == theirs.metadata.resource_version
+    await env.client.delete(OwnedService, "mine", env.namespace)
+
+    async def up() -> bool:
+        found = await env.condition(UP_TO_DATE)
+        return found is not None and found.status == "True" and (await env.status()).service_status == "Running"
+
+    await until_async(up, within=40)
 
 
 async def test_changed_again_in_the_middle_of_an_upgrade_the_last_one_wins(env: ServiceEnv) -> None:

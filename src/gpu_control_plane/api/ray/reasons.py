@@ -55,5 +55,6 @@ class ServiceReason(OpenEnum):
         "ServeConfigNotAccepted",
         "Ray Serve has refused, or not answered to, its configuration. Ours.",
     )
+    NOT_WRITTEN = "ServiceNotWritten", "a Service cannot be written, and what follows from it waits. Ours."
     NOT_CARRIED_OUT = "ChangeNotCarriedOut", "the spec has changed, and no upgrade is to follow. Ours."
     OTHER_OPERATOR = "OtherOperatorActive", "KubeRay's operator runs. Ours."

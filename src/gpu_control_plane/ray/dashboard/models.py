@@ -97,6 +97,11 @@ class ServeApplication(msgspec.Struct, frozen=True, kw_only=True):
     def running(self) -> bool:
         return self.status == "RUNNING"
 
+    @property
+    def failing(self) -> bool:
+        """Whether more nodes would not make it run."""
+        return self.status in ("DEPLOY_FAILED", "UNHEALTHY")
+
 
 class ServeDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What Ray Serve says of itself; empty while it has not been started."""

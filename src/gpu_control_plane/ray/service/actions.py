@@ -53,6 +53,8 @@ class Ensure(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
     held: Object | None
     owner: Object
+    replaceable: bool = False
+    """Whether it may be made anew where it cannot be changed: nobody's requests need its address."""
     created: Told | None = None
     updated: Told | None = None
 

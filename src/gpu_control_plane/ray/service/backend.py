@@ -79,6 +79,14 @@ def port_problem(service: RayService) -> str:
     )
 
 
+def name_problem(service: RayService) -> str:
+    """What is wrong where both Services would have one name."""
+    name = serve_service_of(service)
+    if name != head_service_of(service):
+        return ""
+    return f"spec.serveService.metadata.name: {name} is the Service of the head: take another name."
+
+
 def serve_manifest(service: RayService, context: ClusterContext) -> Manifest | None:
     """The Service of Serve; None where the head has no port for it.
 

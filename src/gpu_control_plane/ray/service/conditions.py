@@ -98,6 +98,15 @@ def timed_out(service: RayService, message: str, now: datetime) -> tuple[Conditi
     return _not_ready(service, ServiceReason.INITIALIZING_TIMEOUT, message, now)
 
 
+def not_written(service: RayService, message: str, now: datetime) -> tuple[Condition, ...]:
+    """Something that requests need is in the way of somebody else's, or is refused. What answers goes on."""
+    writer = Writer(service, now).set(ServiceCondition.UP_TO_DATE, False, ServiceReason.NOT_WRITTEN, message)
+    ready = find(service.status.conditions, ServiceCondition.READY)
+    if ready is None or ready.reason == ServiceReason.INITIALIZING:
+        writer.set(ServiceCondition.READY, False, ServiceReason.INITIALIZING, message)
+    return writer.done()
+
+
 def suspending(service: RayService, left: str, now: datetime) -> tuple[Condition, ...]:
     """While clusters are being deleted: to the end, whatever the spec says meanwhile."""
     reason = ServiceReason.SUSPENDING if left else ServiceReason.SUSPEND_REQUESTED
@@ -152,9 +161,7 @@ def _ready(writer: Writer, held: Iterable[Condition], standing: Standing) -> Non
     before = find(held, ServiceCondition.READY)
     if standing.endpoints:
         writer.set(ServiceCondition.READY, True, ServiceReason.NON_ZERO_ENDPOINTS)
-    elif (before is not None and (before.status == TRUE or before.reason == ServiceReason.ZERO_ENDPOINTS)) or (
-        before is not None and before.reason in _SPECIAL and standing.active
-    ):
+    elif before is not None and _has_answered(before, standing):
         writer.set(ServiceCondition.READY, False, ServiceReason.ZERO_ENDPOINTS, standing.loss)
     else:
         writer.set(ServiceCondition.READY, False, ServiceReason.INITIALIZING, standing.progress)

@@ -20,7 +20,7 @@ from gpu_control_plane.ray.dashboard.exchange import Target
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.service.applications import BadConfig, parse
-from gpu_control_plane.ray.service.backend import port_problem, serve_service_of
+from gpu_control_plane.ray.service.backend import name_problem, port_problem, serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.execute import Executor
 from gpu_control_plane.ray.service.gateway_caches import GatewayCaches
@@ -83,7 +83,7 @@ def build(
         proxy or _proxies(parts),
         poll_seconds=poll_seconds,
     )
-    executor = Executor(runtime.client, parts.writer, runtime.events)
+    executor = Executor(runtime.client, parts.writer, runtime.events, parts.now)
     gateways_changed = Signal("ray-service-gateways")
     gateways = GatewayCaches(runtime.unfenced_client, gateways_changed.fire)
     runtime.service(gateways.run)
@@ -169,7 +169,9 @@ def _proxies(parts: RayParts) -> ProxyOf:
 
 def _config(service: RayService) -> tuple[dict[str, object], str]:
     """The configuration of Ray Serve, and what is wrong with the spec."""
-    problems = " ".join(filter(None, (sentences(service_problems(service, Facts())), port_problem(service))))
+    problems = (
+        sentences(service_problems(service, Facts())) or f"{port_problem(service)} {name_problem(service)}".strip()
+    )
     try:
         return parse(service.spec.serve_config_v2), problems
     except BadConfig as error:

@@ -18,6 +18,7 @@ from gpu_control_plane.api.ray.service import RayServiceStatus, ServedCluster, S
 from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.names import serve_service_name
+from gpu_control_plane.ray.options import OWN_VERSIONS
 from gpu_control_plane.ray.owned import OwnedService, is_owned
 from gpu_control_plane.ray.service import backend, conditions, deadlines, gateway, suspension
 from gpu_control_plane.ray.service.actions import (
@@ -45,6 +46,7 @@ from gpu_control_plane.ray.service.desired_cluster import (
     with_replicas,
 )
 from gpu_control_plane.ray.service.handover import replica_units
+from gpu_control_plane.ray.service.incremental import ALL
 from gpu_control_plane.ray.service.roles import (
     Roles,
     Way,
@@ -52,9 +54,11 @@ from gpu_control_plane.ray.service.roles import (
     deletion_delay,
     is_foreign,
     is_incremental,
+    leaves_gateway,
     marks,
     match_of,
     unused_since,
+    waits_for_gateway,
 )
 from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
 from gpu_control_plane.ray.service.upgrade import Course, chart
@@ -83,6 +87,9 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
         return decided
     if (status := suspension.resumed(s)) is not None:
         return Decision(actions=(_write(s, status),), told=(Told(reason="Resumed", note="it comes up again"),))
+    if taken := tuple(_taken_over(s)):
+        # Before a status says that this spec has been seen: that is how a change is told from none.
+        return Decision(actions=taken)
     if s.problems:
         return _invalid(s)
     if (decided := _timed_out(s)) is not None:
@@ -148,7 +155,7 @@ def _run(s: Snapshot) -> Decision:
         *_stale_services(s),
     ]
     moments = [course.again_in, _next_deletion(s, after), _time_left(s)]
-    if is_incremental(s.service) and not s.gateway.served:
+    if waits_for_gateway(s) or (is_incremental(s.service) and not s.gateway.served):
         moments.append(_GATEWAY_RECHECK if s.gateway.known else _GATEWAY_CHECK)
     waits = [moment.total_seconds() for moment in moments if moment is not None]
     return Decision(
@@ -182,19 +189,28 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: _After) -> RayServ
         pending=after.pending,
         endpoints=endpoints,
         back=roles.back and not after.undone,
-        refused=roles.refused,
+        refused=roles.refused or _comes_next(s, after),
         progress=course.progress,
         loss=course.loss,
         config_refused=_config_refused(s, after),
     )
     held = conditions.running(s.service, standing, s.now)
+    share = _whole(s) if after.promoted or after.undone else course.active
+    if leaves_gateway(s):
+        share = replace(share or NOBODY, target_capacity=ALL)
     return RayServiceStatus(
         service_status=_RUNNING if is_true(held, ServiceCondition.READY) else "",
         num_serve_endpoints=endpoints,
-        active_service_status=_served(s, after.active, _whole(s) if after.promoted or after.undone else course.active),
+        active_service_status=_served(s, after.active, share),
         pending_service_status=_served(s, after.pending, course.pending),
         conditions=held,
     )
+
+
+def _comes_next(s: Snapshot, after: _After) -> str:
+    """Why the cluster that has just got everything back is not what the spec asks for."""
+    view = s.named(after.active) if after.undone else None
+    return "it comes next" if view is not None and match_of(s, view) is Match.OTHER else ""
 
 
 def _config_refused(s: Snapshot, after: _After) -> str:
@@ -244,7 +260,7 @@ def _services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
         if serve is not None:
             yield _service(s, serve, view)
         held = s.service_named(backend.head_service_of(s.service))
-        yield _service(s, backend.head_manifest(s.service, context, held), view)
+        yield replace(_service(s, backend.head_manifest(s.service, context, held), view), replaceable=True)
     if not is_incremental(s.service) and roles.way is not Way.INCREMENTAL:
         return
     for each in filter(None, (s.named(roles.active), s.named(roles.pending))):
@@ -329,8 +345,21 @@ def _created(s: Snapshot, roles: Roles) -> Iterable[Action]:
     yield CreateCluster(manifest=manifest, told=told)
 
 
+def _taken_over(s: Snapshot) -> Iterable[PatchCluster]:
+    """Clusters that another operator, or another release of this one, has made get marks that are understood here."""
+    for view in filter(None, (s.active, s.pending)):
+        if view.deleting or not is_foreign(s, view):
+            continue
+        annotations = marks(s, view).annotations(s.options)
+        if not view.annotation(Annotation.KUBERAY_VERSION).startswith(OWN_VERSIONS):
+            # KubeRay's numbers of workers stay until the spec's change.
+            annotations[Annotation.APPLIED_SCALE.value] = scale_mark(s.service.spec.ray_cluster_config)
+        told = Told(reason="TookOverRayCluster", note=f"RayCluster {view.name} is looked after by this operator")
+        yield _annotated(view, annotations, told)
+
+
 def _refreshed(s: Snapshot, roles: Roles, course: Course, after: _After) -> Iterable[PatchCluster]:
-    """Changes of clusters that exist: what was taken over, worker groups that were added, numbers of workers."""
+    """Changes of clusters that exist: worker groups that were added, numbers of workers."""
     patched = {patch.cluster.name for patch in course.patches} if not (after.promoted or after.undone) else set()
     if patched:
         yield from course.patches
@@ -349,12 +378,9 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
     annotations: dict[str, str | None] = {}
     spec: dict[str, Any] = {}
     told: Told | None = None
-    if is_foreign(s, view):
-        annotations |= marks(s, view).annotations(s.options) | {Annotation.APPLIED_SCALE.value: scale_mark(desired)}
-        told = Told(reason="TookOverRayCluster", note=f"RayCluster {view.name} is looked after by this operator")
     if view.annotation(Annotation.UNUSED_SINCE):
         annotations[Annotation.UNUSED_SINCE.value] = None
-    if follows and not is_foreign(s, view):
+    if follows:
         found = match_of(s, view)
         scale_differs = view.annotation(Annotation.APPLIED_SCALE) != scale_mark(desired)
         if found is Match.GROWN or (found is Match.SAME and scale_differs):
@@ -426,7 +452,11 @@ def _told(s: Snapshot, roles: Roles, after: _After, *, begins: bool) -> tuple[To
         found.append(Told(reason="UpgradeStarted", note=f"{after.pending} is to take over from {after.active}"))
     if roles.back and not is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS):
         found.append(Told(reason="RollbackStarted", note=f"{roles.active} gets everything back"))
-    if roles.refused and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != ServiceReason.NOT_CARRIED_OUT:
+    if (
+        roles.refused
+        and not waits_for_gateway(s)
+        and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != ServiceReason.NOT_CARRIED_OUT
+    ):
         note = f"the change of spec.rayClusterConfig is not carried out: {roles.refused}"
         found.append(Told(reason="ChangeNotCarriedOut", note=note, warning=True))
     for view in filter(None, (s.named(after.active), s.named(after.pending))):

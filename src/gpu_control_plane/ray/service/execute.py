@@ -1,17 +1,30 @@
 """Carries a decision out, one write after the other. What fails ends it: the rest is decided again."""
 
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
+
+from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from gpu_control_plane.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.finalizers import remove_finalizer
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.child_writer import BelongsToAnother, ChildWriter
-from gpu_control_plane.ray.owned import RayPod, is_owned
+from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
+from gpu_control_plane.ray.service import conditions
 from gpu_control_plane.ray.service.actions import (
     Action,
     CreateCluster,
@@ -30,10 +43,11 @@ from gpu_control_plane.ray.status_patch import write_status
 class Executor:
     """Writes, and tells of what it has written."""
 
-    def __init__(self, client: Client, writer: ChildWriter, events: EventRecorder) -> None:
+    def __init__(self, client: Client, writer: ChildWriter, events: EventRecorder, now: Callable[[], datetime]) -> None:
         self._client = client
         self._writer = writer
         self._events = events
+        self._now = now
 
     async def carry_out(self, service: RayService, decision: Decision) -> list[Object]:
         """Make the writes in their order; the objects that were written by them and that not every cache learns of."""
@@ -50,6 +64,9 @@ class Executor:
                 raise
             except (ApiError, BelongsToAnother) as error:
                 self._tell_failure(service, action, error)
+                if _keeps_status_back(action) and not isinstance(error, ServerError | TooManyRequests):
+                    held = conditions.not_written(service, str(error), self._now())
+                    await write_status(self._client, service, replace(service.status, conditions=held))
                 raise
             if made is not None:
                 written.append(made)
@@ -70,7 +87,7 @@ class Executor:
                     await self._client.delete(type(action.item), metadata.name, metadata.namespace, uid=metadata.uid)
                     self._tell(service, action.told)
             case Ensure():
-                made, changed = await self._writer.ensure(action.kind, action.owner, action.manifest, action.held)
+                made, changed = await self._ensure(action)
                 if changed:
                     self._tell(service, action.created if action.held is None else action.updated)
                     return made
@@ -81,6 +98,19 @@ class Executor:
             case RemoveFinalizer():
                 await remove_finalizer(self._client, service, action.name)
         return None
+
+    async def _ensure(self, action: Ensure) -> tuple[Object, bool]:
+        kind, owner, manifest, held = action.kind, action.owner, action.manifest, action.held
+        try:
+            return await self._writer.ensure(kind, owner, manifest, held)
+        except Invalid:
+            if held is None or not action.replaceable:
+                raise
+            # Such as one without an address that is to have one. Where it could not be made anew, it stays.
+            with suppress(AlreadyExists):
+                await self._client.try_create(kind, manifest, held.metadata.namespace)
+            await self._client.delete(kind, held.name, held.metadata.namespace, uid=held.metadata.uid)
+            return await self._writer.ensure(kind, owner, manifest, None)
 
     async def _create(self, service: RayService, action: CreateCluster) -> None:
         namespace = service.metadata.namespace
@@ -130,3 +160,8 @@ class Executor:
             case _:
                 return
         self._events.warning(service, reason, str(error), action=verb)
+
+
+def _keeps_status_back(action: Action) -> bool:
+    """Whether the status of the decision is never written while this fails. Services come before it."""
+    return isinstance(action, Ensure) and action.kind is OwnedService

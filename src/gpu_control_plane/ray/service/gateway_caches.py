@@ -11,7 +11,7 @@ from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.owned import controller_of
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, gateway_name, route_name
-from gpu_control_plane.ray.service.roles import is_incremental
+from gpu_control_plane.ray.service.roles import is_divided
 
 _KIND: Final = RayService.resource.kind
 
@@ -31,9 +31,7 @@ class GatewayCaches:
     def of(self, service: RayService) -> GatewayView:
         """The objects of a service; unless it needs them, nothing is watched."""
         namespace = service.metadata.namespace or ""
-        active = service.status.active_service_status
-        divided = active is not None and active.target_capacity is not None
-        if not is_incremental(service) and not divided:
+        if not is_divided(service):
             return GatewayView()
         selection = Selection(namespace=namespace)
         gateways = self._gateways.follow(namespace, selection, self._enqueue)

@@ -22,6 +22,10 @@ Units = Mapping[str, int]
 
 NONE: Final[Units] = {}
 _MOST_MOVES: Final = 2000
+GAP: Final = (
+    "a worker that answers goes before one of the new cluster can come, so for a time requests are not answered: add "
+    "cards to the pool or set the annotation gpu.deckhouse.io/in-place-upgrade: never to avoid it"
+)
 
 
 class Bounds(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +91,15 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     def replicas(self) -> int:
         return sum(group.wanted for group in self.groups)
 
+    @property
+    def cards(self) -> int:
+        """Cards of workers that run and are to stay."""
+        return sum(min(group.running, group.wanted) * sum(group.units.values()) for group in self.groups)
+
+    @property
+    def whole(self) -> bool:
+        return all(group.running >= group.goal for group in self.groups)
+
 
 class Wait(msgspec.Struct, frozen=True):
     """Nothing is to be done until something is there."""
@@ -131,10 +144,13 @@ def next_move(  # noqa: PLR0911 - one question after the other
     switched: bool,
     may_answer: bool,
     patient: bool,
+    answers_all: bool = False,
+    failing: bool = False,
     others: Units = NONE,
 ) -> Move:
     """What comes next. `allowance`: what both may ask for; `switched`: requests go to the target already; `may_answer`:
     it could take them if it had to; `patient`: the workers that have moved have had little time yet to begin to answer;
+    `answers_all`: those that have moved answer for everything; `failing`: more workers would not make them answer;
     `others`: what further clusters of the service still have."""
     if not target.head_ready:
         return Wait("its head")
@@ -143,13 +159,14 @@ def next_move(  # noqa: PLR0911 - one question after the other
     used = total([(target.units, 1), (source.units, 1), (others, 1)])
     over = {resource for resource, units in used.items() if units > allowance.get(resource, 0)}
     if over and (giving := _to_shrink(source, over)) is not None:
-        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
+        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient, failing=failing)
     if coming := next((group for group in target.groups if group.running < group.wanted), None):
         return Wait(f"a worker of group {coming.name} that comes")
     growing = _to_grow(target)
     if growing is None:
         return Done()
-    if patient and not switched and all(group.wanted for group in target.groups if group.goal):
+    begun = all(group.wanted for group in target.groups if group.goal)
+    if (patient or failing) and not switched and not answers_all and begun:
         return Wait("its applications, which have a worker of each group")
     lacking = {
         resource
@@ -157,22 +174,27 @@ def next_move(  # noqa: PLR0911 - one question after the other
         if used.get(resource, 0) + units > allowance.get(resource, 0)
     }
     if lacking and (giving := _to_shrink(source, lacking)) is not None:
-        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient)
+        return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient, failing=failing)
     if any(others.get(resource) for resource in lacking):
         return Wait("the cards of a cluster that goes")
     # The target needs more than there was: its workers wait for cards as any others do.
     return Grow(growing.name, growing.wanted + 1)
 
 
-def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, patient: bool) -> Move:
+def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, patient: bool, failing: bool) -> Move:
     """A worker goes. Before the last one of its kind, without which the source does not answer for all, requests go
-    elsewhere if they can; they are waited for if there is hope."""
+    elsewhere if they can; they are waited for if there is hope, or if nothing would come of its cards."""
     last = giving.wanted == 1 and not switched and giving.running > 0
     if last and may_answer:
         return SwitchFirst(giving.name)
-    if last and patient and any(group.running for group in target.groups):
+    if last and (failing or (patient and any(group.running for group in target.groups))):
         return Wait("its applications, before the last worker that answers goes")
     return Shrink(giving.name, giving.wanted - 1, gap=last)
+
+
+def outweighs(target: Side, source: Side) -> bool:
+    """Whether the target has as many workers as the source still has, so that requests lose nothing by going there."""
+    return target.whole or target.cards >= source.cards
 
 
 def has_gap(target: Side, source: Side, allowance: Units) -> bool:
@@ -192,6 +214,12 @@ def has_gap(target: Side, source: Side, allowance: Units) -> bool:
             case _:
                 return False
     return False
+
+
+def settled(source: Side) -> Side:
+    """The cluster with all workers that it is to have."""
+    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in source.groups)
+    return msgspec.structs.replace(source, groups=groups)
 
 
 def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:

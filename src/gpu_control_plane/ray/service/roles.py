@@ -11,7 +11,9 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.ray.names import Annotation
-from gpu_control_plane.api.ray.service import RayService, ServiceUpgradeType
+from gpu_control_plane.api.ray.reasons import ServiceReason
+from gpu_control_plane.api.ray.service import RayService, ServiceCondition, ServiceUpgradeType
+from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.service.actions import Told
 from gpu_control_plane.ray.service.desired_cluster import (
@@ -25,9 +27,9 @@ from gpu_control_plane.ray.service.desired_cluster import (
     scale_mark,
 )
 from gpu_control_plane.ray.service.handover import (
+    GAP,
     NONE,
     Bounds,
-    Side,
     Terms,
     Units,
     demand,
@@ -35,6 +37,7 @@ from gpu_control_plane.ray.service.handover import (
     has_gap,
     pod_units,
     scheduled_units,
+    settled,
     side,
     total,
 )
@@ -94,7 +97,15 @@ def match_of(s: Snapshot, view: ClusterView) -> Match:
 def marks(s: Snapshot, view: ClusterView) -> Marks:
     if not is_foreign(s, view):
         return marks_of(view.cluster)
-    return marks_when_taken_over(view.cluster, s.service, newest=view is (s.pending or s.active))
+    newest = s.pending_status.ray_cluster_name or s.active_status.ray_cluster_name
+    # Where changes are not carried out, or the last one was not or is waiting for a way back, that it was seen says
+    # nothing.
+    held = s.service.status.conditions
+    up_to_date = find(held, ServiceCondition.UP_TO_DATE)
+    refused = up_to_date is not None and up_to_date.reason == ServiceReason.NOT_CARRIED_OUT
+    waits = refused or is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS)
+    carried_out = not waits and upgrade_type(s.service) is not ServiceUpgradeType.NONE and not _without_upgrades(s)
+    return marks_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
 
 
 def is_foreign(s: Snapshot, view: ClusterView) -> bool:
@@ -111,6 +122,24 @@ def is_incremental(service: RayService) -> bool:
     return upgrade_type(service) is ServiceUpgradeType.INCREMENTAL
 
 
+def is_divided(service: RayService) -> bool:
+    """Whether it has a Gateway, or may have one of before."""
+    active = service.status.active_service_status
+    return is_incremental(service) or (active is not None and active.target_capacity is not None)
+
+
+def waits_for_gateway(s: Snapshot) -> bool:
+    """Whether it is not known yet if the Gateway API is there."""
+    return is_divided(s.service) and not s.gateway.known
+
+
+def leaves_gateway(s: Snapshot) -> bool:
+    """Whether the Gateway of a service that needs it no longer is still to go. Until then its status says that requests
+    are divided, or nobody would look for it after a crash."""
+    held = waits_for_gateway(s) or s.gateway.gateway is not None or s.gateway.route is not None
+    return is_divided(s.service) and not is_incremental(s.service) and held
+
+
 def deletion_delay(s: Snapshot) -> timedelta:
     """How long a cluster stays from which requests have been taken away."""
     seconds = s.service.spec.ray_cluster_deletion_delay_seconds
@@ -120,9 +149,10 @@ def deletion_delay(s: Snapshot) -> timedelta:
 def unused_since(view: ClusterView) -> datetime | None:
     """Since when a cluster has had no role; kept on it, so that a restart of the operator does not begin anew."""
     try:
-        return datetime.fromisoformat(view.annotation(Annotation.UNUSED_SINCE))
+        found = datetime.fromisoformat(view.annotation(Annotation.UNUSED_SINCE))
     except ValueError:
         return None
+    return found if found.tzinfo is not None else None
 
 
 def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after the other
@@ -139,6 +169,8 @@ def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after t
     terms = Terms.read(pending.annotation(Annotation.HANDOVER))
     if match_of(s, pending) is not Match.OTHER:
         return Roles(active=active.name if active is not None else "", pending=name, way=way, terms=terms)
+    if s.backend == name and (living is None or way is Way.AT_ONCE):
+        return _with_requests(s, living, pending, fulfilled=fulfilled)
     if living is None:
         return _replace(s, active, pending)
     if way is Way.INCREMENTAL or (way is Way.HANDOVER and fulfilled):
@@ -152,6 +184,15 @@ def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after t
         # It has the requests already: what it replaces is what goes.
         return _start(s, pending)
     return _replace(s, living, pending)
+
+
+def _with_requests(s: Snapshot, living: ClusterView | None, pending: ClusterView, *, fulfilled: bool) -> Roles:
+    """The pending cluster has the requests already, and the spec no longer wants it: it stays until another answers."""
+    if living is None or not (fulfilled or _refused(s)):
+        return _start(s, pending)
+    if fulfilled:
+        return Roles(active=pending.name, pending=living.name, way=Way.AT_ONCE)
+    return Roles(active=pending.name, refused=_refused(s))
 
 
 def _replace(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> Roles:
@@ -233,18 +274,9 @@ def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms
     source = side(active.cluster.spec, active.pods, {}, s.free, head_ready=True)
     why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
     note = f"{why}: workers are handed over one by one"
-    if has_gap(target, _settled(source), terms.allowance):
-        note += (
-            "; a worker that answers goes before one of the new cluster can come, so for a time requests are not "
-            "answered: add cards to the pool or set the annotation gpu.deckhouse.io/in-place-upgrade: never to avoid it"
-        )
-        return Told(reason="UpgradeWithGap", note=note, warning=True)
+    if has_gap(target, settled(source), terms.allowance):
+        return Told(reason="UpgradeWithGap", note=f"{note}; {GAP}", warning=True)
     return Told(reason="UpgradeByHandover", note=note)
-
-
-def _settled(source: Side) -> Side:
-    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in source.groups)
-    return msgspec.structs.replace(source, groups=groups)
 
 
 def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
@@ -264,8 +296,10 @@ def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
 def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
     """The terms of a handover that begins now."""
     held = total((_held_by(s, view), 1) for view in s.clusters)
+    # What a pool has free is of no use to a namespace whose quota is used up.
+    free = NONE if any(view.over_quota_since for view in s.clusters) else s.free
     return Terms(
-        allowance=total([(held, 1), (s.free, 1)]),
+        allowance=total([(held, 1), (free, 1)]),
         own=_held_by(s, active),
         goals=_goals(s, active),
         full={
@@ -296,13 +330,17 @@ def _refused(s: Snapshot) -> str:
     kind = upgrade_type(s.service)
     if kind is ServiceUpgradeType.NONE:
         return "spec.upgradeStrategy.type is None: set it to NewCluster to have the change carried out"
-    if kind is None and not s.options.zero_downtime:
+    if _without_upgrades(s):
         return "ENABLE_ZERO_DOWNTIME is false: set spec.upgradeStrategy.type to NewCluster to have it carried out"
     if kind is ServiceUpgradeType.INCREMENTAL and not s.gateway.served:
         if not s.gateway.known:
             return "it is not known yet whether the Gateway API is installed"
         return "the Gateway API is not installed: install it, or set spec.upgradeStrategy.type to NewCluster"
     return ""
+
+
+def _without_upgrades(s: Snapshot) -> bool:
+    return upgrade_type(s.service) is None and not s.options.zero_downtime
 
 
 def _words(units: Units, only: Units | None = None) -> str:
@@ -315,7 +353,8 @@ def follows_config(s: Snapshot, roles: Roles, view: ClusterView) -> bool:
     if view.name == roles.pending:
         return not roles.back
     if not roles.pending:
-        return True
+        # What cannot be carried out yet may come with a configuration that is made for another cluster.
+        return not (roles.refused and waits_for_gateway(s))
     return roles.back and match_of(s, view) is not Match.OTHER
 
 

@@ -75,7 +75,8 @@ class ServeCalls:
             return replace(view, details=details, trouble=trouble)
         body = said.body(details)
         if body is None:
-            return replace(view, details=details, trouble=trouble)
+            empty = "spec.serveConfigV2 is empty" if said.config is not None else ""
+            return replace(view, details=details, trouble=trouble or empty)
         name = f"put {view.cluster.metadata.uid} {said.mark} {annotation}"
         kept.append(name)
         answer = self._calls.ask(s.service.key, name, lambda: self._put(view.cluster, body))

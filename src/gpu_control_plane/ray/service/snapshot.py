@@ -9,8 +9,9 @@ import msgspec
 
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster
 from gpu_control_plane.api.ray.names import Annotation, Label
+from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.api.ray.service import RayService, ServedCluster
-from gpu_control_plane.kube.conditions import is_true
+from gpu_control_plane.kube.conditions import TRUE, find, is_true
 from gpu_control_plane.ray.dashboard.models import ServeDetails
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, RayPod
@@ -18,6 +19,8 @@ from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.gateway import GatewayView
 
 NOBODY: Final = ServedCluster()
+_QUOTA: Final = "exceeded quota"
+"""The API server's words."""
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,13 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return is_true(self.cluster.status.conditions, ClusterCondition.HEAD_POD_READY)
 
     @property
+    def over_quota_since(self) -> datetime | None:
+        """Since when workers are not made because a quota of the namespace is used up; None if none is in the way."""
+        held = find(self.cluster.status.conditions, ClusterCondition.REPLICA_FAILURE)
+        refused = held is not None and held.status == TRUE and held.reason == ClusterReason.FAILED_CREATE_WORKER_POD
+        return held.last_transition_time if held is not None and refused and _QUOTA in held.message else None
+
+    @property
     def head(self) -> RayPod | None:
         return next((pod for pod in self.pods if pod.is_head and not pod.deleting), None)
 
@@ -96,6 +106,12 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             application.running or any(each.answers for each in application.deployments.values())
             for application in found
         )
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether more workers would not make it answer: an application has failed, or Ray Serve does not listen."""
+        found = self.details.applications.values() if self.details is not None else ()
+        return not found or any(application.failing for application in found)
 
     @property
     def ready(self) -> bool:

@@ -1,13 +1,19 @@
 """Suspending a RayService: it is said first and then done to the end, whatever the spec says meanwhile. Pure."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.service import RayServiceStatus, ServiceCondition
 from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.ray.owned import is_owned
 from gpu_control_plane.ray.service import conditions
 from gpu_control_plane.ray.service.actions import Decision, Delete, Told, WriteStatus
+from gpu_control_plane.ray.service.roles import waits_for_gateway
 from gpu_control_plane.ray.service.snapshot import Snapshot
+
+_GATEWAY_CHECK_SECONDS: Final = 1.0
 
 
 def decide_suspension(s: Snapshot) -> Decision | None:
@@ -16,22 +22,23 @@ def decide_suspension(s: Snapshot) -> Decision | None:
     is_suspending = is_true(held, ServiceCondition.SUSPENDING)
     if is_true(held, ServiceCondition.SUSPENDED) and not is_suspending:
         status = replace(s.service.status, conditions=conditions.suspended(s.service, s.now))
-        return Decision(actions=(_write(s, status),)) if spec.suspend else None
+        # What has been made at the last moment may be seen only now.
+        return Decision(actions=(_write(s, status), *_deletes(s))) if spec.suspend else None
     if not is_suspending and not spec.suspend:
         return None
     left = _left(s)
-    if is_suspending and not left:
+    unknown = waits_for_gateway(s)
+    if is_suspending and not left and not unknown:
         status = RayServiceStatus(conditions=conditions.suspended(s.service, s.now))
         return Decision(actions=(_write(s, status),), told=(Told(reason="Suspended", note="all is gone"),))
-    names = ", ".join(sorted(f"{item.resource.kind} {item.name}" for item in left))
+    names = ", ".join(sorted(f"{item.resource.kind} {item.name}" for item in left)) or "what there is of a Gateway"
     status = replace(
         s.service.status,
         conditions=conditions.suspending(s.service, f"waiting for {names}" if is_suspending else "", s.now),
         service_status="",
         num_serve_endpoints=0,
     )
-    deletes = tuple(Delete(item=item) for item in left if not item.deleting)
-    return Decision(actions=(_write(s, status), *deletes))
+    return Decision(actions=(_write(s, status), *_deletes(s)), again_in=_GATEWAY_CHECK_SECONDS if unknown else None)
 
 
 def resumed(s: Snapshot) -> RayServiceStatus | None:
@@ -41,10 +48,14 @@ def resumed(s: Snapshot) -> RayServiceStatus | None:
     return RayServiceStatus(conditions=conditions.resumed(s.service, s.now))
 
 
+def _deletes(s: Snapshot) -> tuple[Delete, ...]:
+    return tuple(Delete(item=item) for item in _left(s) if not item.deleting)
+
+
 def _left(s: Snapshot) -> tuple[Object, ...]:
     gateway = [item for item in (s.gateway.gateway, s.gateway.route) if item is not None]
     clusters = [view.cluster for view in s.clusters]
-    own = [service for service in s.services if service.metadata.owner_references[0].uid == s.service.metadata.uid]
+    own = [service for service in s.services if is_owned(service, s.service)]
     return (*clusters, *own, *gateway)
 
 

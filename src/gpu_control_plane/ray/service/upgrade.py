@@ -103,7 +103,9 @@ def _may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> bo
     if active.deleting or pending.ready or is_incremental(s.service) or wish_of(s.service) == NEVER:
         return False
     target, source = _side(s, pending, {}), _side(s, active, {})
-    lacking = {resource for group in target.groups if group.unscheduled for resource in group.units}
+    refused = pending.over_quota_since is not None
+    waiting = [group for group in target.groups if group.unscheduled or (refused and group.there < group.wanted)]
+    lacking = {resource for group in waiting for resource in group.units}
     return target.head_ready and any(group.wanted and lacking & group.units.keys() for group in source.groups)
 
 
@@ -122,13 +124,22 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
         return handover.with_pods_to_go(made, handover.pods_to_go(pending.pods, group, kept))
 
     groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
+    terms = handover_terms(s, active)
     annotations = {
-        Annotation.HANDOVER.value: handover_terms(s, active).text(),
+        Annotation.HANDOVER.value: terms.text(),
         Annotation.APPLIED_SCALE.value: None,
     }
     note = f"workers of {pending.name} find no cards: those of {active.name} are handed over one by one"
+    begun = _side(s, pending, replicas_of(spec))
+    begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
+    gap = handover.has_gap(begun, handover.settled(_side(s, active, {})), terms.allowance)
+    told = Told(
+        reason="UpgradeWithGap" if gap else "UpgradeByHandover",
+        note=f"{note}; {handover.GAP}" if gap else note,
+        warning=gap,
+    )
     body = {"metadata": {"annotations": annotations}, "spec": {"workerGroupSpecs": groups}}
-    return PatchCluster(cluster=pending.cluster, body=body, told=Told(reason="UpgradeByHandover", note=note))
+    return PatchCluster(cluster=pending.cluster, body=body, told=told)
 
 
 def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> Course:
@@ -149,7 +160,7 @@ def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: Cluste
     step = next_step(
         state,
         _steps(s),
-        target_ready=taking is not None and taking.ready,
+        target_ready=taking is not None and _has_capacity(taking, state.target),
         gateway_ready=s.gateway.ready,
         now=s.now,
     )
@@ -170,6 +181,13 @@ def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: Cluste
         progress=f"{progress}; waiting for {step.waits_for}" if step.waits_for else progress,
         again_in=step.again_in,
     )
+
+
+def _has_capacity(view: ClusterView, share: Share) -> bool:
+    """Whether it has come to its share. Without replicas only the head could be ready, which may be left out."""
+    if share == Share(capacity=0, traffic=0):
+        return not view.deleting and view.applications_run
+    return view.ready
 
 
 def _steps(s: Snapshot) -> Steps:
@@ -205,12 +223,14 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
         switched=s.backend == taking.name,
         may_answer=_answers(s, taking),
         patient=patience is not None,
+        answers_all=taking.answers_all,
+        failing=taking.is_failing,
         others=others,
     )
     complete = isinstance(move, Done) and taking.ready
     backend = choose(
         s.backend,
-        _candidate(s, taking, takes_over=taking.answers_all),
+        _candidate(s, taking, takes_over=taking.answers_all and handover.outweighs(target, source)),
         _candidate(s, giving, takes_over=True),
         must_leave=isinstance(move, SwitchFirst),
     )
@@ -232,8 +252,10 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
 
 
 def _stuck_for(s: Snapshot, taking: ClusterView) -> timedelta | None:
-    """How long the oldest worker without a node may still wait for one; nothing or less if it has waited too long."""
-    made = [
+    """How long the oldest worker without a node, or without room in a quota, may still wait for one; nothing or less if
+    it has waited too long."""
+    refused = [taking.over_quota_since] if taking.over_quota_since is not None else []
+    made = refused + [
         pod.metadata.creation_timestamp
         for pod in taking.pods
         if not pod.is_head

@@ -6,6 +6,7 @@ from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import RayService, RayServiceSpec, ServiceUpgradeType
 from gpu_control_plane.rules.ray.cluster import made_cluster_faults, spec_faults
 from gpu_control_plane.rules.ray.problem import Facts, Faults, Problem, problems_of
+from gpu_control_plane.rules.ray.templates import Service, read_service
 from gpu_control_plane.rules.ray.texts import duration, name_faults
 
 NAME_LIMIT: Final = 47
@@ -33,8 +34,11 @@ def _faults(service: RayService, facts: Facts) -> Faults:
         yield "spec.rayClusterDeletionDelaySeconds", "it is less than none: take 0 or more"
     yield from _upgrade_faults(spec)
     place, cluster = "spec.rayClusterConfig", spec.ray_cluster_config
-    head_service = cluster.head_group_spec.head_service or {}
-    if (head_service.get("metadata") or {}).get("name"):
+    serve_service = read_service(spec.serve_service or {})
+    if not isinstance(serve_service, Service):
+        yield "spec.serveService", f"this is no Service: {serve_service}"
+    head_service = read_service(cluster.head_group_spec.head_service or {})
+    if isinstance(head_service, Service) and head_service.metadata is not None and head_service.metadata.name:
         yield (
             f"{place}.headGroupSpec.headService.metadata.name",
             "clusters of a RayService come and go, and each needs a Service of its own: remove the name",

@@ -77,9 +77,14 @@ class Template(_View, frozen=True, kw_only=True):
     spec: PodSpec = PodSpec()
 
 
+class ServicePort(_View, frozen=True, kw_only=True):
+    name: str | None = None
+
+
 class ServiceSpec(_View, frozen=True, kw_only=True):
     type: str | None = None
-    ports: _Parts | None = None
+    selector: dict[str, str] | None = None
+    ports: tuple[ServicePort, ...] | None = None
 
 
 class Service(_View, frozen=True, kw_only=True):

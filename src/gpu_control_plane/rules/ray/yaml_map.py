@@ -20,6 +20,7 @@ _SIZE: Final = 2 * LIMIT
 _MERGES: Final = 20
 """How many maps one map may take over by `<<`."""
 _KEYS: Final = 20_000
+_INTEGER: Final = 1 << 63
 _CACHED: Final = 64
 
 
@@ -97,6 +98,8 @@ def _plain(value: object) -> object:
             return {_key(key): _plain(held) for key, held in value.items()}
         case list() | tuple():
             return [_plain(held) for held in value]
+        case int() if abs(value) >= _INTEGER:
+            raise BadYAMLMap("it has an integer of more than 64 bits: write it as a text in quotes")
         case None | bool() | int() | str():
             return value
         case float() if value - value == 0:

@@ -1,7 +1,7 @@
 """What the decisions about RayServices are, situation by situation."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -39,7 +39,7 @@ from gpu_control_plane.ray.service.handover import (
     next_move,
 )
 from gpu_control_plane.ray.service.incremental import Share, Shares, Steps, next_step
-from unit.ray.service.world import CONFIG, POOL, START, World, group, service_of
+from unit.ray.service.world import CONFIG, POOL, START, World, group, service_of, template
 
 ONE = {POOL: 1}
 
@@ -215,6 +215,24 @@ def test_what_is_no_configuration_is_said(text: str) -> None:
         parse(text)
 
 
+def test_keys_that_are_no_texts_become_texts() -> None:
+    given = parse("a: {2: b, true: c, x: 2026-01-01}")
+    assert given == {"a": {"2": "b", "true": "c", "x": "2026-01-01"}}
+    assert config_hash(given)
+
+
+_BILLION: Final = "n0: &n0 [x, x]\n" + "".join(f"n{n}: &n{n} [*n{n - 1}, *n{n - 1}]\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [_BILLION, "a: &a [*a]", "a: !!binary aGk=", "a: .nan", f"a: {10**400}"],
+)
+def test_a_configuration_that_json_does_not_hold_is_said(text: str) -> None:
+    with pytest.raises(BadConfig):
+        parse(text)
+
+
 def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_capacity() -> None:
     whole = telling({"applications": []}, "", 100, follows=True)
     annotation = remembered(whole.mark, START)
@@ -304,6 +322,67 @@ def test_clusters_of_kuberay_are_taken_over_without_a_second_one(seen: bool) -> 
     assert "TookOverRayCluster" in world.told_of_actions
 
 
+@pytest.mark.parametrize("version", ["v1.4.0", "gpu-control-plane-0.0.1"])
+@pytest.mark.parametrize("crash_after", range(5))
+def test_a_change_at_the_time_of_a_take_over_is_carried_out_whenever_the_operator_dies(
+    version: str, crash_after: int
+) -> None:
+    world = running()
+    before = world.active
+    of_before(world, version)
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    world.reconcile(crash_after=crash_after)
+    world.reconcile(crash_after=crash_after)
+    world.settle()
+    assert world.active != before
+    assert world.clusters[world.active].spec.head_group_spec == world.service.spec.ray_cluster_config.head_group_spec
+
+
+def test_a_change_that_was_not_carried_out_is_not_taken_for_one_that_was_by_another_release() -> None:
+    world = running(upgradeStrategy={"type": "None"})
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    world.settle()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.settle()
+    assert situation(world, ServiceCondition.UP_TO_DATE) == ("False", "ChangeNotCarriedOut")
+
+
+def test_numbers_of_workers_that_change_while_the_operator_is_replaced_are_followed() -> None:
+    world = running(group(replicas=1))
+    before = world.active
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.change_cluster(group(replicas=3))
+    world.settle()
+    assert world.active == before
+    assert [each.replicas for each in world.clusters[before].spec.worker_group_specs] == [3]
+
+
+@pytest.mark.parametrize("steps", range(0, 16, 3))
+def test_a_handover_goes_on_under_another_release(steps: int) -> None:
+    scaled = {"enableInTreeAutoscaling": True}
+    world = World(service_of(group(replicas=2, maxReplicas=9), cluster=scaled), cards=2)
+    world.settle()
+    world.change_cluster(group(replicas=2, maxReplicas=9, image="ray:2"), image="ray:2", **scaled)
+    for _ in range(steps):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.settle(150, step=timedelta(seconds=90))
+    (left,) = world.clusters.values()
+    assert left.spec.head_group_spec == world.service.spec.ray_cluster_config.head_group_spec
+    assert left.spec.worker_group_specs[0].max_replicas == 9
+
+
+def of_before(world: World, version: str) -> None:
+    """All clusters have been made by another operator, or another release, whose hashes are not ours."""
+    for held in list(world.clusters.values()):
+        theirs = {Annotation.SPEC_HASH.value: "abc", Annotation.KUBERAY_VERSION.value: version}
+        world.clusters[held.name] = replace(
+            held, metadata=replace(held.metadata, annotations={**held.metadata.annotations, **theirs})
+        )
+
+
 def test_a_cluster_of_before_is_taken_back_while_it_is_still_there() -> None:
     world = running()
     first = world.active
@@ -332,6 +411,125 @@ def test_an_upgrade_whose_cards_are_taken_meanwhile_goes_on_worker_by_worker() -
     assert list(world.clusters) == [world.active]
 
 
+@pytest.mark.parametrize(("workers", "free", "least"), [(8, 0, 4), (5, 0, 2), (4, 2, 3), (3, 1, 2), (2, 0, 1)])
+def test_requests_go_over_when_the_new_cluster_has_as_many_workers(workers: int, free: int, least: int) -> None:
+    world = World(service_of(group(replicas=workers)), cards=workers + free)
+    world.settle()
+    world.change_cluster(group(replicas=workers, image="ray:2"), image="ray:2")
+    fewest = workers
+    for _ in range(200):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+        world.now += timedelta(seconds=30)
+        fewest = min(fewest, len(world.workers(world.clusters[world.backend], "workers")))
+    assert world.ready()
+    assert not world.pending
+    assert fewest == least
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_applications_that_fail_never_cost_the_last_worker_that_answers(workers: int) -> None:
+    world = World(service_of(group(replicas=workers)), cards=workers)
+    world.settle()
+    before = world.active
+    world.applications_fail = {"ray:2"}
+    world.change_cluster(group(replicas=workers, image="ray:2"), image="ray:2")
+    for _ in range(200):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+        world.now += timedelta(minutes=5)
+    assert (world.active, world.backend) == (before, before)
+    assert world.can_serve(before)
+    assert "DEPLOY_FAILED" in "".join(world.why())
+    world.change_cluster(group(replicas=workers))
+    world.settle(150, step=timedelta(seconds=90))
+    assert world.ready()
+    assert (world.active, len(world.workers(world.clusters[before], "workers"))) == (before, workers)
+
+
+@pytest.mark.parametrize("old_answers", [True, False])
+@pytest.mark.parametrize("then", ["ray:1", "ray:3"])
+def test_a_cluster_that_has_requests_is_not_dropped_by_another_change(then: str, old_answers: bool) -> None:
+    world, old = promoted_but_for_the_status()
+    new = world.backend
+    if not old_answers:
+        for pod in [pod for pod in world.pods.values() if pod.name.startswith(old)]:
+            world._let_go(pod.name)
+        world.kubelet()
+    world.change_cluster(group(image=then), image=then)
+    for _ in range(3):
+        world.reconcile()
+        assert new in world.clusters
+        assert world.can_serve(world.backend)
+    world.settle()
+    assert world.ready()
+    assert (world.active == old) is (then == "ray:1")
+    assert list(world.clusters) == [world.active]
+
+
+def test_a_cluster_that_has_requests_is_not_dropped_when_the_old_one_is_gone() -> None:
+    world, old = promoted_but_for_the_status()
+    new = world.backend
+    world._delete(world.clusters[old])
+    world.change_cluster(group(image="ray:3"), image="ray:3")
+    world.reconcile()
+    assert world.backend == new
+    assert world.can_serve(new)
+    world.settle()
+    assert world.ready()
+
+
+def promoted_but_for_the_status() -> tuple[World, str]:
+    """Requests have just gone over to the second cluster when the operator dies; and the first one's name."""
+    world = running()
+    old = world.active
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    while world.backend == old:
+        world.cluster_controller()
+        world.kubelet()
+        world.reconcile(crash_after=2)
+    assert world.active == old
+    return world, old
+
+
+@pytest.mark.parametrize("free", [0, 1, 20])
+def test_a_used_up_quota_is_handed_over_as_a_full_pool_is(free: int) -> None:
+    world = World(service_of(group(replicas=4)), cards=4 + free)
+    world.quota = 4
+    world.settle()
+    world.change_cluster(group(replicas=4, image="ray:2"), image="ray:2")
+    fewest = 4
+    for _ in range(200):
+        world.reconcile()
+        world.cluster_controller()
+        world.kubelet()
+        world.now += timedelta(seconds=20)
+        fewest = min(fewest, len(world.workers(world.clusters[world.backend], "workers")))
+    assert world.ready()
+    assert not world.pending
+    assert list(world.clusters) == [world.active]
+    assert fewest == 2
+
+
+def test_an_upgrade_that_becomes_a_handover_with_a_gap_says_so() -> None:
+    world = World(service_of(group(replicas=1)), cards=9)
+    world.quota = 1
+    world.settle()
+    world.change_cluster(group(replicas=1, image="ray:2"), image="ray:2")
+    world.settle()
+    assert "UpgradeWithGap" in world.told_of_actions
+    assert world.ready()
+    assert not world.pending
+
+
+def test_a_service_without_a_configuration_says_what_it_lacks() -> None:
+    world = World(service_of(group(), config=""))
+    world.settle(8)
+    assert "spec.serveConfigV2 is empty" in "".join(world.why())
+
+
 def test_a_handover_can_be_taken_back_at_every_step() -> None:
     for steps in range(40):
         world = World(service_of(group(replicas=3)), cards=3)
@@ -348,6 +546,117 @@ def test_a_handover_can_be_taken_back_at_every_step() -> None:
         assert world.ready(), steps
         assert promoted or world.active == first, steps
         assert [each.replicas for each in world.clusters[world.active].spec.worker_group_specs] == [3]
+
+
+# Gateways.
+
+INCREMENTAL: Final = {
+    "type": "NewClusterWithIncrementalUpgrade",
+    "clusterUpgradeOptions": {"stepSizePercent": 50, "intervalSeconds": 1, "gatewayClassName": "g"},
+}
+SCALED: Final = {"enableInTreeAutoscaling": True}
+
+
+def divided(**spec: Any) -> World:
+    world = World(service_of(group(replicas=2), upgradeStrategy=INCREMENTAL, cluster=SCALED, **spec))
+    world.settle()
+    assert world.ready()
+    assert world.gateway is not None
+    assert world.route is not None
+    return world
+
+
+@pytest.mark.parametrize("crash_after", range(4))
+def test_a_gateway_that_is_no_longer_needed_goes_also_after_a_crash(crash_after: int) -> None:
+    world = divided()
+    world.change(upgradeStrategy={"type": "NewCluster"})
+    world.gateway_known = False
+    world.reconcile()
+    world.gateway_known = True
+    world.reconcile(crash_after=crash_after)
+    world.settle()
+    assert (world.gateway, world.route) == (None, None)
+    assert world.service.status.active_service_status is not None
+    assert world.service.status.active_service_status.target_capacity is None
+
+
+def test_a_service_is_not_suspended_before_its_gateway_is_gone() -> None:
+    world = divided()
+    world.change(suspend=True)
+    world.gateway_known = False
+    world.settle(6)
+    assert situation(world, ServiceCondition.SUSPENDED) == ("", "")
+    world.gateway_known = True
+    world.settle(6)
+    assert situation(world, ServiceCondition.SUSPENDED) == ("True", "SuspendComplete")
+    assert (world.gateway, world.route) == (None, None)
+
+
+def test_a_new_configuration_is_not_told_to_the_old_cluster_while_the_gateway_api_is_asked_for() -> None:
+    world = divided()
+    old, puts = world.active, len(world.puts)
+    world.gateway_known = False
+    config = CONFIG.replace("demo", "made-for-ray-2")
+    body = {"headGroupSpec": {"template": template("ray:2")}, "workerGroupSpecs": [group(image="ray:2")], **SCALED}
+    world.change(serveConfigV2=config, rayClusterConfig=body)
+    world.settle(4)
+    assert len(world.puts) == puts
+    assert "ChangeNotCarriedOut" not in world.told
+    world.gateway_known = True
+    world.settle()
+    assert world.active != old
+    assert len({body["digest"] for name, body in world.puts if name == old}) == 1
+
+
+def test_a_change_that_waits_for_the_gateway_api_is_not_lost_with_another_release() -> None:
+    world = divided()
+    old = world.active
+    world.gateway_known = False
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.reconcile()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.reconcile()
+    world.gateway_known = True
+    world.settle()
+    assert world.active != old
+
+
+@pytest.mark.parametrize("then", ["ray:1", "ray:3"])
+def test_a_way_back_is_gone_to_its_end_under_another_release(then: str) -> None:
+    world = divided()
+    old = world.active
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    while (world.shares() or {old: 100}).get(old) == 100:
+        world.settle(1, step=timedelta(seconds=5))
+    world.change_cluster(group(replicas=2, image=then), image=then, **SCALED)
+    world.reconcile()
+    of_before(world, "gpu-control-plane-0.0.1")
+    world.settle()
+    (left,) = world.clusters.values()
+    assert left.spec.head_group_spec == world.service.spec.ray_cluster_config.head_group_spec
+    assert (left.name == old) is (then == "ray:1")
+
+
+def test_after_a_way_back_to_another_spec_the_service_is_not_up_to_date() -> None:
+    world = divided()
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.settle(6, step=timedelta(seconds=5))
+    assert world.pending
+    world.change_cluster(group(replicas=2, image="ray:3"), image="ray:3", **SCALED)
+    while world.pending:
+        world.settle(1)
+    assert situation(world, ServiceCondition.UP_TO_DATE) == ("False", "ChangeNotCarriedOut")
+    world.settle()
+    assert situation(world, ServiceCondition.UP_TO_DATE) == ("True", "UpToDate")
+
+
+def test_an_incremental_upgrade_needs_no_requests_at_the_head() -> None:
+    world = divided(excludeHeadPodFromServeSvc=True)
+    old = world.active
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.settle()
+    assert world.ready()
+    assert world.active != old
 
 
 # Conditions.
@@ -399,6 +708,29 @@ def test_conditions_of_a_suspended_service() -> None:
     assert situation(world, ServiceCondition.READY) == ("False", "Initializing")
     world.settle()
     assert world.ready()
+
+
+def test_what_appears_after_a_suspension_goes() -> None:
+    world = running()
+    late = world.clusters[world.active]
+    world.change(suspend=True)
+    world.settle()
+    assert situation(world, ServiceCondition.SUSPENDED) == ("True", "SuspendComplete")
+    world.clusters[late.name] = late
+    world.reconcile()
+    assert not world.clusters
+
+
+@pytest.mark.parametrize("since", ["never", "2026-01-01", "2026-01-01T00:00:00", ""])
+def test_a_time_that_was_edited_is_written_anew(since: str) -> None:
+    world = running()
+    left = World(service_of(group()))
+    left.settle()
+    (other,) = left.clusters.values()
+    annotations = {**other.metadata.annotations, Annotation.UNUSED_SINCE.value: since}
+    world.clusters["left"] = replace(other, metadata=replace(other.metadata, name="left", annotations=annotations))
+    world.settle()
+    assert list(world.clusters) == [world.active]
 
 
 def test_a_service_that_does_not_come_up_in_time_gives_its_cards_back_until_its_spec_changes() -> None:
@@ -491,6 +823,13 @@ def test_a_head_without_a_port_for_requests_is_refused() -> None:
     assert "name one serve" in backend.port_problem(with_ports("dashboard"))
     assert backend.port_problem(with_ports("serve")) == ""
     assert backend.port_problem(service_of(group())) == ""
+
+
+def test_both_services_need_names_of_their_own() -> None:
+    assert "another name" in backend.name_problem(
+        service_of(group(), serveService={"metadata": {"name": "svc-head-svc"}})
+    )
+    assert backend.name_problem(service_of(group(), serveService={"metadata": {"name": "mine"}})) == ""
 
 
 def test_a_head_that_is_left_out_gets_no_requests() -> None:

@@ -35,6 +35,7 @@ from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
 from gpu_control_plane.ray.service.handover import Terms, demand, pod_units, replica_units, total
+from gpu_control_plane.ray.service.roles import is_divided
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
 
@@ -93,13 +94,15 @@ class World:
         self.cards = cards
         self.others = others
         """Cards that others hold."""
+        self.quota = 10**6
+        """Cards that pods of the namespace may ask for."""
         self.clusters: dict[str, RayCluster] = {}
         self.pods: dict[str, RayPod] = {}
         self.scheduled: set[str] = set()
         self.services: dict[str, OwnedService] = {}
         self.gateway: Gateway | None = None
         self.route: HTTPRoute | None = None
-        self.gateway_api = True
+        self.gateway_api = self.gateway_known = True
         self.configs: dict[str, dict[str, Any]] = {}
         """What Ray Serve of each cluster has, by uid."""
         self.puts: list[tuple[str, dict[str, Any]]] = []
@@ -138,7 +141,7 @@ class World:
             clusters=views,
             services=tuple(self.services.values()),
             endpoints=self.endpoints(),
-            gateway=GatewayView(served=self.gateway_api, gateway=self.gateway, route=self.route),
+            gateway=self.gateway_view() if is_divided(service) else GatewayView(),
             free={POOL: self.free()},
             config=parse(service.spec.serve_config_v2),
             options=self.options,
@@ -147,6 +150,11 @@ class World:
             now=self.now,
         )
         return self._talk.heard(s)
+
+    def gateway_view(self) -> GatewayView:
+        if not self.gateway_known:
+            return GatewayView(known=False)
+        return GatewayView(served=self.gateway_api, gateway=self.gateway, route=self.route)
 
     def reconcile(self, crash_after: int | None = None) -> Decision:
         """Decide and write; after `crash_after` writes the process is gone."""
@@ -343,12 +351,13 @@ class World:
         wanted = {group.group_name: group_pods(group) for group in cluster.spec.worker_group_specs}
         whole = all(len(self.workers(cluster, name)) >= count for name, count in wanted.items())
         runs = self.all_run(cluster)
+        image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
         deployment = ServeDeployment(
             status="HEALTHY" if runs and whole else "UPSCALING",
             replicas=(ServeReplica(state="RUNNING" if runs else "STARTING"),),
         )
         application = ServeApplication(
-            status="RUNNING" if runs and whole else "DEPLOYING",
+            status="DEPLOY_FAILED" if image in self.applications_fail else "RUNNING" if runs and whole else "DEPLOYING",
             deployments={"D": deployment},
             deployed_app_config={"name": "a"},
         )
@@ -357,6 +366,9 @@ class World:
     def free(self) -> int:
         held = sum(self._units(pod) for pod in self.pods.values() if pod.name in self.scheduled)
         return max(0, self.cards - self.others - held)
+
+    def _asked(self) -> int:
+        return sum(self._units(pod) for pod in self.pods.values())
 
     def both_have_workers(self) -> bool:
         """Whether both clusters of an upgrade have workers, or ask for them."""
@@ -402,6 +414,7 @@ class World:
         """Pods as the specs of clusters ask for them, and what the status says of the head."""
         for each in list(map(self._autoscaled, self.clusters.values())):
             mine = [pod for pod in self.pods.values() if is_owned(pod, each) and not pod.deleting]
+            refused = False
             if not any(pod.is_head for pod in mine):
                 self._make_pod(each, "headgroup", "head", each.spec.head_group_spec.template)
             for held in each.spec.worker_group_specs:
@@ -410,16 +423,26 @@ class World:
                 there = [pod for pod in self.pods.values() if is_owned(pod, each) and pod.group == held.group_name]
                 living = [pod for pod in there if not pod.deleting]
                 for _ in range(group_pods(held) - len(living)):
+                    if self._asked() + pod_units(held.template, (POOL,)).get(POOL, 0) > self.quota:
+                        refused = True
+                        break
                     self._make_pod(each, held.group_name, "worker", held.template)
                 for pod in living[group_pods(held) :]:
                     self._let_go(pod.name)
             ready = condition(
                 each.status.conditions, "HeadPodReady", self.head_runs(each), "HeadPodRunningAndReady", now=self.now
             )
-            if [held.status for held in each.status.conditions] != [ready.status]:
+            conditions: tuple[Condition, ...] = (ready,)
+            if refused:
+                message = "workers: forbidden: exceeded quota: gpu-pool-a"
+                failure = condition(
+                    each.status.conditions, "ReplicaFailure", True, "FailedCreateWorkerPod", message, now=self.now
+                )
+                conditions = (ready, failure)
+            if [held.status for held in each.status.conditions] != [held.status for held in conditions]:
                 version = replace(each.metadata, resource_version=self._uid())
                 self.clusters[each.name] = replace(
-                    each, metadata=version, status=replace(each.status, conditions=(ready,))
+                    each, metadata=version, status=replace(each.status, conditions=conditions)
                 )
 
     def _autoscaled(self, cluster: RayCluster) -> RayCluster:

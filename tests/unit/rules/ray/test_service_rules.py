@@ -43,6 +43,20 @@ ROWS: list[tuple[str, str, Mapping[str, object], str, str]] = [
         for text in ("soon", "0", "-5m", "5 m")
     ),
     (
+        "a Service has the shape of one",
+        SERVICE,
+        {"spec.serveService": {"metadata": {"name": 5}}},
+        "spec.serveService",
+        "this is no Service: Expected `str | null`, got `int` - at `$.metadata.name`",
+    ),
+    (
+        "the head's Service has the shape of one",
+        SERVICE,
+        {f"{CLUSTER}.headGroupSpec.headService": {"metadata": "x"}},
+        f"{CLUSTER}.headGroupSpec.headService",
+        "this is no Service: Expected `object | null`, got `str` - at `$.metadata`",
+    ),
+    (
         "a cluster goes now or later",
         SERVICE,
         {"spec.rayClusterDeletionDelaySeconds": -1},
