@@ -1,6 +1,5 @@
 """`kubectl gpu ray`: Ray clusters, jobs and services, the cards they hold, and what they wait for."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -93,6 +92,8 @@ def ray_table(*, everywhere: bool) -> "Table[Line]":
 
 
 async def _lines(client: "Client", namespace: str | None) -> "tuple[list[Line], tuple[Missing, ...]]":
+    import asyncio  # noqa: PLC0415
+
     from gpu_control_plane.api.ray.view import RayClusterView, RayJobView, RayServiceView  # noqa: PLC0415
     from gpu_control_plane.kube.client import Selection  # noqa: PLC0415
     from gpu_control_plane.views.fleet import Missing  # noqa: PLC0415

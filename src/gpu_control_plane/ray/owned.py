@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from gpu_control_plane.api.pod import ContainerStatus, PodCondition
 from gpu_control_plane.api.ray.names import CREATED_BY, HEAD_GROUP, Label, NodeType
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.conditions import TRUE
@@ -57,37 +58,6 @@ class RayPodSpec(_View, frozen=True, kw_only=True):
     restart_policy: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     containers: tuple[PodContainer, ...] = ()
-
-
-class Waiting(_View, frozen=True, kw_only=True):
-    reason: str = ""
-    message: str = ""
-
-
-class Terminated(_View, frozen=True, kw_only=True):
-    reason: str = ""
-    message: str = ""
-    exit_code: int = 0
-    finished_at: datetime | None = None
-
-
-class ContainerState(_View, frozen=True, kw_only=True):
-    waiting: Waiting | None = None
-    terminated: Terminated | None = None
-
-
-class ContainerStatus(_View, frozen=True, kw_only=True):
-    name: str = ""
-    ready: bool = False
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-
-
-class PodCondition(_View, frozen=True, kw_only=True):
-    type: str
-    status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
 class RayPodStatus(_View, frozen=True, kw_only=True):

@@ -33,7 +33,9 @@ async def test_neither_a_restart_nor_idle_time_costs_a_write(env: OperatorEnv) -
         )
     )
     await env.state("ready")
-    await until_async(lambda: _upgraded(env), within=60, saying="drivers are not known to be as they should be")
+    await until_async(
+        lambda: _upgraded(env, "rest-0", "rest-1"), within=60, saying="drivers are not known to be as they should be"
+    )
     await env.at_rest()
     await env.stop()
     await env.start()
@@ -50,10 +52,12 @@ async def test_neither_a_restart_nor_idle_time_costs_a_write(env: OperatorEnv) -
 
 
 async def test_a_restart_keeps_the_upgrade_report_until_the_scheduler_has_run(env: OperatorEnv) -> None:
-    await env.nodes(gpu_node("rest-0"), gpu_node("rest-1"))
+    await env.nodes(gpu_node("rest-2"), gpu_node("rest-3"))
     await env.policy(stock())
     await env.state("ready")
-    await until_async(lambda: _upgraded(env), within=60, saying="drivers are not known to be as they should be")
+    await until_async(
+        lambda: _upgraded(env, "rest-2", "rest-3"), within=60, saying="drivers are not known to be as they should be"
+    )
     await env.at_rest()
     before = (await env.get_policy()).status
     assert before.upgrade is not None
@@ -74,7 +78,7 @@ async def test_a_restart_keeps_the_upgrade_report_until_the_scheduler_has_run(en
 
 
 async def test_a_restart_while_nvidiadrivers_are_removed_reports_no_unlabelled_node(env: OperatorEnv) -> None:
-    await env.nodes(gpu_node("rest-0"))
+    await env.nodes(gpu_node("rest-4"))
     driver = stock_driver()
     await env.client.create(StoredNVIDIADriver, driver)
     await env.policy(stock(driver={"useNvidiaDriverCRD": True, "upgradePolicy": {"autoUpgrade": False}}))
@@ -130,6 +134,6 @@ async def _hold_back(request: Request, until_set: asyncio.Event) -> None:
         await until_set.wait()
 
 
-async def _upgraded(env: OperatorEnv) -> bool:
-    found = [await env.node(name) for name in ("rest-0", "rest-1")]
+async def _upgraded(env: OperatorEnv, *names: str) -> bool:
+    found = [await env.node(name) for name in names]
     return all(node.metadata.labels.get(NodeLabel.UPGRADE_STATE) == UpgradeState.DONE for node in found)

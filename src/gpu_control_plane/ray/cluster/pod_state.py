@@ -5,9 +5,10 @@ from enum import IntEnum
 from typing import Final
 
 from gpu_control_plane.api.names import GROUP
+from gpu_control_plane.api.pod import ContainerStatus
 from gpu_control_plane.api.ray.names import Annotation, Label, NodeType
 from gpu_control_plane.ray.cluster.manifests.autoscaler import AUTOSCALER
-from gpu_control_plane.ray.owned import ContainerStatus, RayPod
+from gpu_control_plane.ray.owned import RayPod
 
 GANG_GATE: Final = f"{GROUP}/ray-group"
 """The scheduling gate of workers that start together."""

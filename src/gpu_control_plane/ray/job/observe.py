@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from gpu_control_plane.api.pod import Terminated
 from gpu_control_plane.api.ray.job import RayJob, SubmissionMode
 from gpu_control_plane.ray.job.manifests import SUBMITTER
 from gpu_control_plane.ray.job.snapshot import Submitter
-from gpu_control_plane.ray.owned import OwnedJob, RayPod, Terminated
+from gpu_control_plane.ray.owned import OwnedJob, RayPod
 
 
 def living_head(pods: Iterable[RayPod]) -> RayPod | None:
