@@ -24,8 +24,8 @@ from gpu_control_plane.doctor.cluster import examine_cluster
 from gpu_control_plane.doctor.examination import Examination
 from gpu_control_plane.doctor.findings import Evidence, Severity, reference
 from gpu_control_plane.doctor.snapshot import Snapshot, Source
+from gpu_control_plane.installation.one_shot import run_in_cluster
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.errors import ApiError, KubeError
 from gpu_control_plane.kube.transport import Call
 from gpu_control_plane.rules.webhook_configuration import NAME as WEBHOOKS
@@ -113,13 +113,10 @@ class Answer(msgspec.Struct, frozen=True):
 )
 def command(*, kubeconfig: Path | None, namespace: str, ask_webhook: bool, timeout: float) -> None:
     """Say whether this installation works, a line for each thing that has to be so. Nothing is changed."""
-
-    async def connect() -> list[Answer]:
-        async with Client(load_config(kubeconfig)) as client:
-            return await answers_within(client, namespace, timeout, ask_webhook=ask_webhook)
-
     try:
-        answers = asyncio.run(connect())
+        answers = run_in_cluster(
+            kubeconfig, lambda client: answers_within(client, namespace, timeout, ask_webhook=ask_webhook)
+        )
     except KubeError as error:
         click.echo(f"✗ {error}", err=True)
         sys.exit(1)

@@ -21,9 +21,9 @@ from gpu_control_plane import DEFAULT_NAMESPACE, __version__
 from gpu_control_plane.api import DEFINITIONS, crd_manifest, nodefeature_definition, nvidia, ray
 from gpu_control_plane.api.names import Annotation
 from gpu_control_plane.installation.kuberay_check import check_kuberay
+from gpu_control_plane.installation.one_shot import run_in_cluster
 from gpu_control_plane.installation.pod_security import check_level
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.crd import NAMES_ACCEPTED, CustomResourceDefinition, Definition
 from gpu_control_plane.kube.discovery import serves
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
@@ -104,13 +104,12 @@ def install_crds(
     the namespaces in which KubeRay's operator is believed, where it is active in another one (`UnbelievedKubeRay`).
     """
 
-    async def connect() -> list[str]:
-        async with Client(load_config(kubeconfig)) as client:
-            await check_level(client, namespace)
-            noticed = await check_kuberay(client, namespace, kuberay, utc_now()) if kuberay is not None else []
-            return noticed + await install(client, namespace, take_over=take_over, timeout=timeout)
+    async def work(client: Client) -> list[str]:
+        await check_level(client, namespace)
+        noticed = await check_kuberay(client, namespace, kuberay, utc_now()) if kuberay is not None else []
+        return noticed + await install(client, namespace, take_over=take_over, timeout=timeout)
 
-    return asyncio.run(connect())
+    return run_in_cluster(kubeconfig, work)
 
 
 async def install(

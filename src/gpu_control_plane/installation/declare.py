@@ -7,8 +7,6 @@ becomes the described one. Server-side apply would not do: it turns a section th
 Run as `python -m gpu_control_plane.installation.declare`.
 """
 
-import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -17,8 +15,8 @@ import click
 import msgspec
 
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
+from gpu_control_plane.installation.one_shot import run_job
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 
 _ATTEMPTS: Final = 5
@@ -66,17 +64,7 @@ class _Json(click.ParamType[Declared]):
 @click.argument("objects", metavar="OBJECT…", nargs=-1, required=True, type=_Json())
 def command(*, kubeconfig: Path | None, objects: tuple[Declared, ...]) -> None:
     """Create or update ClusterPolicies and NVIDIADrivers, each given as JSON. Running it again is safe."""
-
-    async def connect() -> list[str]:
-        async with Client(load_config(kubeconfig)) as client:
-            return await declare(client, objects)
-
-    try:
-        sentences = asyncio.run(connect())
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    click.echo("\n".join(sentences))
+    click.echo("\n".join(run_job(kubeconfig, lambda client: declare(client, objects))))
 
 
 async def declare(client: Client, objects: Sequence[Declared]) -> list[str]:

@@ -6,8 +6,6 @@ has set is that person's decision, and is never changed.
 Run as `python -m gpu_control_plane.installation.pod_security`.
 """
 
-import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -15,8 +13,8 @@ from typing import Final
 import click
 
 from gpu_control_plane.api.namespace import Namespace
+from gpu_control_plane.installation.one_shot import run_job
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.errors import Conflict, KubeError, NotFound
 
 ENFORCE: Final = "pod-security.kubernetes.io/enforce"
@@ -37,17 +35,7 @@ class LevelRefuses(KubeError):
 @click.argument("namespaces", metavar="NAMESPACE…", nargs=-1, required=True)
 def command(*, kubeconfig: Path | None, namespaces: tuple[str, ...]) -> None:
     """Let namespaces hold privileged pods, unless somebody has decided otherwise. Running it again is safe."""
-
-    async def connect() -> list[str]:
-        async with Client(load_config(kubeconfig)) as client:
-            return await allow_privileged(client, namespaces)
-
-    try:
-        sentences = asyncio.run(connect())
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
-    click.echo("\n".join(sentences))
+    click.echo("\n".join(run_job(kubeconfig, lambda client: allow_privileged(client, namespaces))))
 
 
 async def allow_privileged(client: Client, namespaces: Sequence[str]) -> list[str]:

@@ -1,14 +1,13 @@
 """Installs the admission policies into a cluster without the chart, which brings them itself."""
 
-import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api.admissionpolicy import ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding
+from gpu_control_plane.installation.one_shot import run_in_cluster
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import FieldManager, Object, Resource
 from gpu_control_plane.rules.access_index import INDEX_NAME
@@ -41,12 +40,7 @@ POLICY_NAMES: Final = frozenset(manifest["metadata"]["name"] for manifest in pol
 
 def install_policies(kubeconfig: Path | None, namespace: str = DEFAULT_NAMESPACE) -> list[str]:
     """Install the policies into the cluster of this kubeconfig; a sentence about them. For programs without a loop."""
-
-    async def connect() -> list[str]:
-        async with Client(load_config(kubeconfig)) as client:
-            return await install(client, namespace)
-
-    return asyncio.run(connect())
+    return run_in_cluster(kubeconfig, lambda client: install(client, namespace))
 
 
 async def remove_policies(client: Client, own: str) -> int:

@@ -21,8 +21,9 @@ from gpu_control_plane import DEFAULT_NAMESPACE
 from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import AGENT, COMPONENT_LABEL, NAME_LABEL, PRODUCT
-from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
-from gpu_control_plane.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, KubeError, NotFound
+from gpu_control_plane.installation.one_shot import run_job
+from gpu_control_plane.kube import Client, Object, Resource, Selection
+from gpu_control_plane.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound
 
 _COMPONENT: Final = "runtime-undo"
 _AGENTS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL}={AGENT}"
@@ -126,15 +127,10 @@ def command(
     """Take back what agents wrote into the files of container runtimes, on every node that has it."""
     settings = PodSettings(image=image, pull_policy=pull_policy, pull_secrets=pull_secrets, restart=restart)
 
-    async def connect() -> Mapping[str, str]:
-        async with Client(load_config(kubeconfig)) as client:
-            return await undo_runtimes(client, namespace, settings, only=nodes, timeout=timeout, report=click.echo)
-
-    try:
-        left = asyncio.run(connect())
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    left = run_job(
+        kubeconfig,
+        lambda client: undo_runtimes(client, namespace, settings, only=nodes, timeout=timeout, report=click.echo),
+    )
     if left:
         options = " ".join(f"--node {node}" for node in left)
         click.echo(

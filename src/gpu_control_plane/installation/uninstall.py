@@ -8,7 +8,6 @@ Run as `python -m gpu_control_plane.installation.uninstall`.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -29,10 +28,11 @@ from gpu_control_plane.api.ray.names import LEASE as KUBERAY_LEASE
 from gpu_control_plane.api.ray.names import Finalizer
 from gpu_control_plane.api.ray.view import ANY as ANY_RAY
 from gpu_control_plane.installation.crds import INSTALLED, ours
+from gpu_control_plane.installation.one_shot import run_job
 from gpu_control_plane.installation.policies import remove_policies
-from gpu_control_plane.kube import Client, Object, Resource, Selection, load_config
+from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.crd import CustomResourceDefinition
-from gpu_control_plane.kube.errors import Conflict, Forbidden, KubeError, NotFound
+from gpu_control_plane.kube.errors import Conflict, Forbidden, NotFound
 from gpu_control_plane.kube.lease_watch import TimedLease, active_holder, lease_selection, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.operator.node_cleanup import clean_nodes
@@ -104,27 +104,22 @@ def command(
 ) -> None:
     """Remove what the controllers and agents have left in a cluster. Stop them first: they would write it again."""
 
-    async def connect() -> None:
-        async with Client(load_config(kubeconfig)) as client:
-            await clean_up(
-                client,
-                namespace,
-                feature_labels=feature_labels,
-                crds=crds,
-                timeout=timeout,
-                operand_namespace=operand_namespace,
-                nvidia_namespaces=nvidia_namespaces,
-                ray=ray,
-                ray_namespaces=ray_namespaces,
-                ray_single_namespace=ray_single_namespace,
-                report=click.echo,
-            )
-
-    try:
-        asyncio.run(connect())
-    except KubeError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(1)
+    run_job(
+        kubeconfig,
+        lambda client: clean_up(
+            client,
+            namespace,
+            feature_labels=feature_labels,
+            crds=crds,
+            timeout=timeout,
+            operand_namespace=operand_namespace,
+            nvidia_namespaces=nvidia_namespaces,
+            ray=ray,
+            ray_namespaces=ray_namespaces,
+            ray_single_namespace=ray_single_namespace,
+            report=click.echo,
+        ),
+    )
 
 
 async def clean_up(

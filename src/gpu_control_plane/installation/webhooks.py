@@ -1,16 +1,15 @@
 """Installs the webhook configurations into a cluster without the chart, which brings them itself."""
 
-import asyncio
 from pathlib import Path
 from typing import Final
 
+from gpu_control_plane.installation.one_shot import run_in_cluster
 from gpu_control_plane.kube.ca_bundle import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
     WebhookConfiguration,
 )
 from gpu_control_plane.kube.client import Client
-from gpu_control_plane.kube.config import load_config
 from gpu_control_plane.kube.objects import FieldManager
 from gpu_control_plane.rules.webhook_configuration import NAME, webhook_configurations
 
@@ -23,12 +22,7 @@ _KINDS: Final[dict[str, type[WebhookConfiguration]]] = {
 
 def install_webhooks(kubeconfig: Path, url: str) -> None:
     """Let the API server of this kubeconfig call the webhooks at `url`. For programs without a loop."""
-
-    async def connect() -> None:
-        async with Client(load_config(kubeconfig)) as client:
-            await install(client, url)
-
-    asyncio.run(connect())
+    run_in_cluster(kubeconfig, lambda client: install(client, url))
 
 
 async def install(client: Client, url: str) -> None:
