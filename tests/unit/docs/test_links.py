@@ -36,3 +36,9 @@ def dead_links(page: Path) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert list(dead_links(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_heading_names_one_section_of_its_page(page: Path) -> None:
+    headings = re.findall(r"^##+ .*$", text(page), re.MULTILINE)
+    assert [heading for heading in set(headings) if headings.count(heading) > 1] == []
