@@ -39,6 +39,7 @@ KUBERAY: Final = OtherOperator(
 )
 _CONTROLLER: Final = "gpu-control-plane-controller"
 _POD_DEFAULTS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(PodDefaults))
+_DELETES_JOBS: Final = "DELETE_RAYJOB_CR_AFTER_JOB_FINISHES"
 Configuration = Mapping[str, Any]
 """A configuration file of KubeRay's operator. Its flags mean nothing where it has one."""
 
@@ -134,7 +135,10 @@ def kuberay_settings(deployment: Deployment, configuration: Configuration | None
     legacy = given.get("enableBatchScheduler") is True
     switches = _switches(deployment)
     if configuration is not None:
-        switches["DELETE_RAYJOB_CR_AFTER_JOB_FINISHES"] = str(given.get("deleteRayJobAfterJobFinishes") is True).lower()
+        # The variable means nothing beside a file.
+        switches.pop(_DELETES_JOBS, None)
+        if given.get("deleteRayJobAfterJobFinishes") is True:
+            switches[_DELETES_JOBS] = "true"
     return RaySettings(
         watch_namespaces=frozenset(filter(None, str(given.get("watchNamespace") or "").split(","))),
         batch_scheduler=str(given.get("batchScheduler") or ("volcano" if legacy else "")),
