@@ -56,6 +56,11 @@ def kubectl(gpu: CommandLine, service_binaries: Binaries) -> Kubectl:
     return Kubectl(service_binaries.path("kubectl"), gpu.folder / "kubeconfig")
 
 
+def test_the_doctor_finds_nothing_wrong(gpu: CommandLine) -> None:
+    doctor = gpu.run("doctor", "--kubeconfig", str(gpu.folder / "kubeconfig"))
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+
+
 def test_status_shows_the_real_node_and_its_programs(gpu: CommandLine) -> None:
     status = gpu.run("status", "--local")
     assert status.returncode == 0

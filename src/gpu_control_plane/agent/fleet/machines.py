@@ -88,7 +88,7 @@ async def _equip(client: Client, name: str, machine: Machine, added: AddedNodes)
     except SimulationError:
         held = None
     if held is None:
-        await client.patch(NodeView, name, {"metadata": {"annotations": {HARDWARE: write_machine(machine)}}})
+        await client.patch(NodeView, name, _equipment(machine))
         added.equipped.append(name)
     elif (held.profile, held.cards) == (machine.profile, machine.cards):
         added.kept.append(name)
@@ -101,7 +101,12 @@ async def install_cards(client: Client, names: Iterable[str], machine: Machine) 
     for name in names:
         node = await client.get(NodeView, name)
         if read_machine(name, node.metadata.annotations) is None:
-            await client.patch(NodeView, name, {"metadata": {"annotations": {HARDWARE: write_machine(machine)}}})
+            await client.patch(NodeView, name, _equipment(machine))
+
+
+def _equipment(machine: Machine) -> dict[str, object]:
+    """What a Node gets with its cards: those, and the label by which others know of them."""
+    return {"metadata": {"annotations": {HARDWARE: write_machine(machine)}, "labels": {_SEEN_BY_NFD: "true"}}}
 
 
 def node_manifest(name: str, machine: Machine, labels: Mapping[str, str] = {}) -> dict[str, object]:
