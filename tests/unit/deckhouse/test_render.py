@@ -186,7 +186,7 @@ def test_the_files_are_yaml_and_say_the_same() -> None:
         ({"deckhouse.licenseEncoding": "Plain"}, 'printf %s "$DECKHOUSE_LICENSE_KEY" | docker login'),
         ({"deckhouse.license": "file:my key"}, "base64 -d '/home/me/a cluster/my key' | docker login"),
         ({"deckhouse.license": "file:~/my key"}, "base64 -d \"$HOME\"/'my key' | docker login"),
-        ({"deckhouse.license": "file:/root/key"}, "base64 -d /root/key | docker login"),
+        ({"deckhouse.license": "file:/etc/registry/key"}, "base64 -d /etc/registry/key | docker login"),
         ({"deckhouse.license": "ask"}, "read -rsp 'Licence key: ' key; base64 -d <<< \"$key\" | docker login"),
     ],
 )

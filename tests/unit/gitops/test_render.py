@@ -265,7 +265,7 @@ def test_what_needs_others_comes_after_them() -> None:
         assert "RespectIgnoreDifferences=true" not in each["spec"]["syncPolicy"]["syncOptions"]
 
 
-@pytest.mark.parametrize("folder", ["/work/infra/clusters/prod", "../infra/clusters/prod"])
+@pytest.mark.parametrize("folder", ["/srv/infra/clusters/prod", "../infra/clusters/prod"])
 def test_a_folder_whose_place_in_the_repository_is_not_known_needs_its_path(folder: str) -> None:
     arguments = ["gitops", "render", folder, "--registry=r.example.com", "--repository=https://git.example.com/i.git"]
     ran = CliRunner().invoke(commands, arguments)

@@ -19,9 +19,9 @@ from gpu_control_plane.ray.dashboard.models import ServeDetails
 from gpu_control_plane.ray.owned import RayPod
 from gpu_control_plane.ray.service.applications import has_lost_all, is_told, telling
 from gpu_control_plane.ray.service.backend import SERVE_PORT, serve_ports
-from gpu_control_plane.ray.service.decide import context_of
 from gpu_control_plane.ray.service.roles import Roles, capacity_of, decide_roles, follows_config
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
+from gpu_control_plane.ray.service.traffic import context_of
 
 DEFAULT_SERVE_PORT: Final = 8000
 

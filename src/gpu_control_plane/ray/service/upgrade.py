@@ -382,3 +382,21 @@ def _answers(s: Snapshot, view: ClusterView) -> bool:
 
 def _or(value: int | None, default: int) -> int:
     return default if value is None else value
+
+
+class NextRoles(msgspec.Struct, frozen=True, kw_only=True):
+    """The roles as the status is to have them."""
+
+    active: str = ""
+    pending: str = ""
+    promoted: bool = False
+    undone: bool = False
+
+
+def next_roles(roles: Roles, course: Course) -> NextRoles:
+    """The roles after this pass: a course that is complete promotes the pending cluster, or ends the way back."""
+    if not course.complete or not roles.pending:
+        return NextRoles(active=roles.active, pending=roles.pending)
+    if roles.back:
+        return NextRoles(active=roles.active, undone=True)
+    return NextRoles(active=roles.pending, promoted=True)

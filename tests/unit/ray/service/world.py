@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Annotation, Label
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
-from gpu_control_plane.kube.conditions import condition, is_true
+from gpu_control_plane.kube.conditions import condition, find, is_true
 from gpu_control_plane.kube.objects import Condition, Key, Object, controlled_by
 from gpu_control_plane.ray.dashboard.calls import Answer
 from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
@@ -565,3 +565,24 @@ def _answer(value: Any, now: datetime) -> Answer[Any]:
 
 
 __all__ = ["CONFIG", "POOL", "START", "World", "demand", "group", "service_of", "template"]
+
+
+def running(*groups: dict[str, Any], **given: Any) -> World:
+    world = World(service_of(*(groups or (group(),)), **given))
+    world.settle()
+    assert world.ready()
+    return world
+
+
+def of_before(world: World, version: str) -> None:
+    """All clusters have been made by another operator, or another release, whose hashes are not ours."""
+    for held in list(world.clusters.values()):
+        theirs = {Annotation.SPEC_HASH.value: "abc", Annotation.KUBERAY_VERSION.value: version}
+        world.clusters[held.name] = replace(
+            held, metadata=replace(held.metadata, annotations={**held.metadata.annotations, **theirs})
+        )
+
+
+def situation(world: World, kind: ServiceCondition) -> tuple[str, str]:
+    held = find(world.service.status.conditions, kind)
+    return (held.status, held.reason) if held is not None else ("", "")

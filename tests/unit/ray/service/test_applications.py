@@ -1,0 +1,56 @@
+"""What Ray Serve is told, and what of a configuration is refused."""
+
+from typing import Final
+
+import pytest
+
+from gpu_control_plane.ray.service.applications import (
+    BadConfig,
+    config_hash,
+    digest_of,
+    is_told,
+    parse,
+    remembered,
+    telling,
+)
+from unit.ray.service.world import POOL, START
+
+ONE = {POOL: 1}
+
+
+def test_a_configuration_is_known_again_whatever_its_order() -> None:
+    assert config_hash(parse("a: 1\nb: {c: 2}")) == config_hash(parse("b: {c: 2}\na: 1"))
+
+
+@pytest.mark.parametrize("text", ["{", "- a", "just words", "a: [", "!!python/object:os.system {}", "\t: x"])
+def test_what_is_no_configuration_is_said(text: str) -> None:
+    with pytest.raises(BadConfig):
+        parse(text)
+
+
+def test_keys_that_are_no_texts_become_texts() -> None:
+    given = parse("a: {2: b, true: c, x: 2026-01-01}")
+    assert given == {"a": {"2": "b", "true": "c", "x": "2026-01-01"}}
+    assert config_hash(given)
+
+
+_BILLION: Final = "n0: &n0 [x, x]\n" + "".join(f"n{n}: &n{n} [*n{n - 1}, *n{n - 1}]\n" for n in range(1, 40))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [_BILLION, "a: &a [*a]", "a: !!binary aGk=", "a: .nan", f"a: {10**400}"],
+)
+def test_a_configuration_that_json_does_not_hold_is_said(text: str) -> None:
+    with pytest.raises(BadConfig):
+        parse(text)
+
+
+def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_capacity() -> None:
+    whole = telling({"applications": []}, "", 100, follows=True)
+    annotation = remembered(whole.mark, START)
+    assert is_told(whole, annotation)
+    kept = telling({"applications": [1]}, annotation, 100, follows=False)
+    assert is_told(kept, annotation)
+    assert not is_told(telling({"applications": [1]}, annotation, 60, follows=False), annotation)
+    assert digest_of(annotation) == config_hash({"applications": []})
