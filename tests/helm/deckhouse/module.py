@@ -55,7 +55,12 @@ EVERY_PROGRAM: Final[dict[str, Any]] = {
 SETTING_SETS: Final[dict[str, Settings]] = {
     "default": {},
     "nvidias-programs": {
-        "bootstrap": {**EVERY_PROGRAM, "migStrategy": "Single", "runtimeClassName": "nvidia"},
+        "bootstrap": {
+            **EVERY_PROGRAM,
+            "migStrategy": "Single",
+            "gfd": {"enabled": True, "config": "gfd-configurations"},
+            "dcgmExporter": {"enabled": True, "serviceMonitor": {"labels": {"team": "gpu"}}},
+        },
         "highAvailability": True,
     },
     "exporter-alone": {"bootstrap": {"dcgmExporter": {"enabled": True}}},
