@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_control_plane.deckhouse.description import ClusterDescription, ModuleSettings, SecretReference
+from gpu_control_plane.deckhouse.description import ClusterDescription, ModuleSettings
 from gpu_control_plane.deckhouse.kinds import Document, Metadata
 from gpu_control_plane.deckhouse.kinds.configuration import (
     ClusterConfiguration,
@@ -13,8 +13,7 @@ from gpu_control_plane.deckhouse.kinds.configuration import (
     ModuleConfigSpec,
     StaticClusterConfiguration,
 )
-from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
-from gpu_control_plane.deckhouse.secrets import SecretText, licence_login, setting
+from gpu_control_plane.deckhouse.secrets import SecretText, licence_login, with_secrets
 
 TOLERATED_KEYS = frozenset(
     {
@@ -86,7 +85,7 @@ def module_configs(cluster: ClusterDescription, secret: SecretText) -> Iterator[
         yield ModuleConfig(
             metadata=Metadata(name=name),
             spec=ModuleConfigSpec(
-                enabled=enabled, version=module.version, settings=_with_secrets(module.settings, name, secret)
+                enabled=enabled, version=module.version, settings=with_secrets(module.settings, name, secret)
             ),
         )
 
@@ -130,23 +129,6 @@ def _user_authn(cluster: ClusterDescription) -> dict[str, Any]:
     if published.whitelist:
         api["whitelistSourceRanges"] = [str(network) for network in published.whitelist]
     return {"publishAPI": api}
-
-
-def _with_secrets(settings: dict[str, Any], module: str, secret: SecretText) -> dict[str, Any]:
-    """The settings with secrets in the place of what says where they come from."""
-    places = {path: SecretReference(value) for path, value in secret_settings(settings)}
-
-    def put(value: Any, path: str) -> Any:
-        if path in places:
-            return secret(places[path], setting(f"{path} of {module}"))
-        if isinstance(value, dict):
-            return {name: put(each, f"{path}.{name}" if path else name) for name, each in value.items()}
-        return (
-            [put(each, f"{path}[{number}]") for number, each in enumerate(value)] if isinstance(value, list) else value
-        )
-
-    made: dict[str, Any] = put(settings, "")
-    return made
 
 
 def _joined(ours: ModuleSettings | None, own: ModuleSettings) -> ModuleSettings:

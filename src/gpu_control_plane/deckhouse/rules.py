@@ -4,11 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
+from typing import Any
 
 from gpu_control_plane.deckhouse.certificates import NoCertificate, certificates_in, may_sign
 from gpu_control_plane.deckhouse.description import (
     ClusterDescription,
     FileReference,
+    GPUControlPlane,
     GPUNodes,
     NodeGroup,
     Pool,
@@ -18,7 +20,7 @@ from gpu_control_plane.deckhouse.description import (
 from gpu_control_plane.deckhouse.gpu import MODULE
 from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
 from gpu_control_plane.deckhouse.node_scripts import PACKAGE_MANAGERS, USUAL_DRIVERS
-from gpu_control_plane.deckhouse.nodes import MASTER
+from gpu_control_plane.deckhouse.nodes import MASTER, managed_nodes, node_labels
 
 _DRIVERS_ELSEWHERE = {"debian": "nvidia-driver", "centos": "nvidia-open"}
 _NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
@@ -36,7 +38,7 @@ def problems(cluster: ClusterDescription, files: Mapping[FileReference, str]) ->
         *_storage(cluster),
         *_ingress(cluster),
         *_access(cluster),
-        *_pools(cluster),
+        *_gpu_control_plane(cluster),
         *_certificates(cluster, files),
     ]
 
@@ -64,14 +66,19 @@ def _platform(cluster: ClusterDescription) -> Iterator[str]:
         module = cluster.modules[name]
         if not module.enabled and (why := _needed(cluster).get(name)):
             yield f"modules.{name}: {why} needs it: remove enabled: false, or that."
-        for path, value in secret_settings(module.settings):
-            if not is_secret_reference(value):
-                yield (
-                    f"modules.{name}.settings.{path}: this looks like a secret, which has no place in this file: write "
-                    "env:NAME, file:PATH, or ask to be asked for it."
-                )
+        yield from _secrets(module.settings, f"modules.{name}.settings")
         if module.settings and module.version is None and name not in ("global", "deckhouse", "user-authn"):
             yield f"modules.{name}.version is missing: Deckhouse takes settings only with the version of their schema."
+
+
+def _secrets(settings: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Secrets that are written into settings of a module."""
+    for path, value in secret_settings(settings):
+        if not is_secret_reference(value):
+            yield (
+                f"{where}.{path}: this looks like a secret, which has no place in this file: write env:NAME, "
+                "file:PATH, or ask to be asked for it."
+            )
 
 
 def _needed(cluster: ClusterDescription) -> dict[str, str]:
@@ -232,19 +239,21 @@ def _announced(cluster: ClusterDescription) -> Iterator[str]:
                 yield f"ingress {name}: {span} overlaps {earlier} of {other}: an address can be announced once only."
 
 
-def _pools(cluster: ClusterDescription) -> Iterator[str]:
+def _gpu_control_plane(cluster: ClusterDescription) -> Iterator[str]:
     ours = cluster.gpu_control_plane
     if ours is None:
         return
-    groups = {group.name: group for group in cluster.node_groups}
+    yield from _secrets(ours.settings, "gpuControlPlane.settings")
     for name, number in Counter(pool.name for pool in ours.pools).items():
         if number > 1:
             yield f"gpuControlPlane.pools: {number} pools are called {name}: rename one."
     for pool in ours.pools:
-        yield from _pool(pool, groups, f"gpuControlPlane.pools {pool.name}")
+        yield from _pool(cluster, ours, pool, f"gpuControlPlane.pools {pool.name}")
 
 
-def _pool(pool: Pool, groups: Mapping[str, NodeGroup], where: str) -> Iterator[str]:
+def _pool(cluster: ClusterDescription, ours: GPUControlPlane, pool: Pool, where: str) -> Iterator[str]:
+    groups = {group.name: group for group in cluster.node_groups}
+    managed = managed_nodes(ours)
     for name in pool.node_groups:
         group = groups.get(name)
         if group is None:
@@ -255,6 +264,11 @@ def _pool(pool: Pool, groups: Mapping[str, NodeGroup], where: str) -> Iterator[s
             yield (
                 f"{where}: the cards of {name} are handed out by Deckhouse (setup: Native), and a pool would hand them "
                 "out a second time: use setup: Scripts, or leave the group out."
+            )
+        elif not managed.include(labels := node_labels(cluster, group)):
+            yield (
+                f"{where}: nobody looks after the cards of {name}, since its label {managed.label} is "
+                f"{labels[managed.label]!r}: remove the label, or leave the group out."
             )
     if (pool.mode == "MIG") != (pool.mig_profile is not None):
         yield f"{where}: mode MIG needs migProfile, and no other mode may have it."

@@ -113,6 +113,19 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"gpuControlPlane.pools.0.nodeGroups": ["w-std"]}, "pools training: node group w-std has no gpu"),
     ({"gpuControlPlane.pools.0.nodeGroups": ["nowhere"]}, "pools training: there is no node group nowhere"),
     ({"nodeGroups.2.gpu": {"setup": "Native"}}, "pools training: the cards of w-gpu are handed out by Deckhouse"),
+    (
+        {"nodeGroups.2.labels": {"gpu.deckhouse.io/enabled": "false"}},
+        "pools training: nobody looks after the cards of w-gpu, since its label gpu.deckhouse.io/enabled is 'false'",
+    ),
+    (
+        {
+            "gpuControlPlane.settings.managedNodes": {"labelKey": "x.io/m", "enabledByDefault": False},
+            "nodeGroups.2.labels": {"x.io/m": "no"},
+        },
+        "pools training: nobody looks after the cards of w-gpu, since its label x.io/m is 'no'",
+    ),
+    ({"gpuControlPlane.settings.managedNodes": []}, "spec.settings.managedNodes: an object is needed here"),
+    ({"gpuControlPlane.settings.managedNodes": {"labelKey": []}}, "managedNodes.labelKey: a string is needed here"),
     ({"gpuControlPlane.pools.0.mode": "MIG"}, "pools training: mode MIG needs migProfile"),
     (
         {"gpuControlPlane.pools.0.mode": "MIG", "gpuControlPlane.pools.0.migProfile": "1g"},
