@@ -137,7 +137,8 @@ def translate(given: Mapping[str, Any]) -> Translation:
     for key, value in _leaves(given, ""):
         notes += _placed(made, key, value)
     notes += _contradictions(given)
-    if given.get("configuration") and not given["configuration"].get("enabled"):
+    configuration = given.get("configuration")
+    if isinstance(configuration, Mapping) and not configuration.get("enabled"):
         made["ray"].pop("configuration", None)
     return Translation(made, tuple(sorted(notes, key=lambda note: (note.mapping, note.key))))
 
