@@ -21,6 +21,10 @@ from gpu_control_plane.kube.written_yaml import BadYAML, read_one
 Edition = Literal["CE", "BE", "SE", "SE-Plus", "EE"]
 _PACKAGE = msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9+.-]*$", description="the name of a package, such as nvidia-open")
 _STREAM = msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$", description="the name of a stream, such as 580-open")
+_REGISTRY = msgspec.Meta(
+    pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
+    description="a host, with port and path where needed, such as registry.example.com/modules",
+)
 GroupName = Annotated[
     str,
     msgspec.Meta(
@@ -90,13 +94,7 @@ class Platform(Part, frozen=True, kw_only=True):
     """Which Deckhouse, and from where."""
 
     edition: Edition = "EE"
-    registry: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
-            description="a host, with port and path where needed, such as registry.deckhouse.ru",
-        ),
-    ] = "registry.deckhouse.ru"
+    registry: Annotated[str, _REGISTRY] = "registry.deckhouse.ru"
     license: SecretReference | None = None
     license_encoding: Literal["Base64", "Plain"] = "Base64"
     """How the licence key is handed out: in Base64, as the vendor's own commands expect it, or as it is."""
@@ -309,7 +307,7 @@ class Pool(Part, frozen=True, kw_only=True):
 class ModuleOrigin(Part, frozen=True, kw_only=True):
     """Where Deckhouse finds our module."""
 
-    repo: str
+    repo: Annotated[str, _REGISTRY]
     release_channel: Literal["Alpha", "Beta", "EarlyAccess", "Stable", "RockSolid", "Lts"] = "Stable"
     docker_config: SecretReference | None = None
     """A Docker configuration file with the registry's login."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
 from typing import Any
 
+import msgspec
+
 from gpu_control_plane.deckhouse.certificates import NoCertificate, certificates_in, may_sign
 from gpu_control_plane.deckhouse.description import (
     ClusterDescription,
@@ -23,6 +25,8 @@ from gpu_control_plane.deckhouse.node_scripts import PACKAGE_MANAGERS, USUAL_DRI
 from gpu_control_plane.deckhouse.nodes import MASTER, managed_nodes, node_labels
 
 _DRIVERS_ELSEWHERE = {"debian": "nvidia-driver", "centos": "nvidia-open"}
+_OF_PACKAGES = ("driver", "driver_stream", "packages", "toolkit_repository")
+"""What only those who install packages on GPU nodes read."""
 _NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _LABEL_VALUE = re.compile(rf"({_NAME})?")
@@ -173,6 +177,9 @@ def _gpu(cluster: ClusterDescription, group: NodeGroup, gpu: GPUNodes, where: st
         )
     if gpu.setup == "Native" and cluster.deckhouse.edition != "EE":
         yield f"{where}.setup: Native needs edition EE, and this is {cluster.deckhouse.edition}: use Scripts."
+    yield from _without_effect(gpu, where)
+    if gpu.driver_stream and PACKAGE_MANAGERS.get(group.bundle) == "apt":
+        yield f"{where}.driverStream: packages of {group.bundle} are in no streams: remove it."
     native = gpu.native
     if native is None:
         return
@@ -182,6 +189,17 @@ def _gpu(cluster: ClusterDescription, group: NodeGroup, gpu: GPUNodes, where: st
         yield f"{where}.native: partitionCount belongs to sharing: TimeSlicing, and that needs it."
     if native.sharing != "MIG" and (native.parted_config or native.custom_configs):
         yield f"{where}.native: partedConfig and customConfigs belong to sharing: MIG."
+
+
+def _without_effect(gpu: GPUNodes, where: str) -> Iterator[str]:
+    """What is left out because nobody is there to carry it out."""
+    ours = {"Scripts": (), "Native": ("default_runtime",), "None": ("default_runtime", *_OF_PACKAGES)}[gpu.setup]
+    for field in msgspec.structs.fields(GPUNodes):
+        if field.name in ours and getattr(gpu, field.name) != field.default:
+            yield (
+                f"{where}.{field.encode_name} has an effect with our scripts only, and this is setup: {gpu.setup}: "
+                "remove it, or change setup."
+            )
 
 
 def _storage(cluster: ClusterDescription) -> Iterator[str]:

@@ -137,6 +137,15 @@ def test_without_asking_no_secret_is_read(tmp_path: Path) -> None:
     assert "Left out, since they hold secrets: InitConfiguration, SSHCredentials machines" in shown
 
 
+def test_commands_are_shown_once_there_is_what_they_name(described_folder: Path) -> None:
+    out = described_folder / "out"
+    without = render(described_folder, "-o", str(out))
+    assert "--with-secrets writes them to secrets.yml, and says what to type next." in without
+    assert "docker run" not in without
+    complete = render(described_folder, "-o", str(out), "--with-secrets", answers=f"{SUDO}\n{PASSWORD}\n{PASSWORD}\n")
+    assert '-v "$PWD/secrets.yml:/secrets.yml"' in complete
+
+
 def test_printing_shows_where_secrets_come_from() -> None:
     shown = render(FOLDER)
     assert "#   userKey: <key of the Ceph user, from env:CEPH_USER_KEY>" in shown
