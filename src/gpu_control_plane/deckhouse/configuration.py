@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_control_plane.deckhouse.description import ClusterDescription, ModuleSettings
+from gpu_control_plane.deckhouse.description import RUNTIMES, ClusterDescription, ModuleSettings
 from gpu_control_plane.deckhouse.kinds import Document, Metadata
 from gpu_control_plane.deckhouse.kinds.configuration import (
     ClusterConfiguration,
@@ -14,6 +14,7 @@ from gpu_control_plane.deckhouse.kinds.configuration import (
     StaticClusterConfiguration,
 )
 from gpu_control_plane.deckhouse.secrets import SecretText, licence_login, with_secrets
+from gpu_control_plane.kube.written_yaml import overlaid
 
 TOLERATED_KEYS = frozenset(
     {
@@ -25,7 +26,6 @@ TOLERATED_KEYS = frozenset(
     }
 )
 """Keys of taints that Deckhouse's own pods tolerate unasked."""
-RUNTIMES = {"V1": "Containerd", "V2": "ContainerdV2"}
 
 
 def images_repo(cluster: ClusterDescription) -> str:
@@ -48,7 +48,7 @@ def configuration(cluster: ClusterDescription, secret: SecretText) -> Iterator[D
         service_subnet_cidr=str(kubernetes.service_subnet),
         kubernetes_version=kubernetes.version,
         cluster_domain=kubernetes.cluster_domain,
-        default_cri="ContainerdV2" if kubernetes.containerd == "V2" else "Containerd",
+        default_cri=RUNTIMES[kubernetes.containerd],
     )
     yield InitConfiguration(deckhouse=_registry(cluster, secret))
     yield from module_configs(cluster, secret)
@@ -136,13 +136,5 @@ def _joined(ours: ModuleSettings | None, own: ModuleSettings) -> ModuleSettings:
     if ours is None:
         return own
     return ModuleSettings(
-        enabled=own.enabled, version=own.version or ours.version, settings=_merged(ours.settings, own.settings)
+        enabled=own.enabled, version=own.version or ours.version, settings=overlaid(ours.settings, own.settings)
     )
-
-
-def _merged(ours: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(ours)
-    for key, value in own.items():
-        before = merged.get(key)
-        merged[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-    return merged

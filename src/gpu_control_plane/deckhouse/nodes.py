@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
 
-from gpu_control_plane.deckhouse.description import ClusterDescription, GPUControlPlane, NativeSharing, NodeGroup
+from gpu_control_plane.deckhouse.description import (
+    RUNTIMES,
+    ClusterDescription,
+    GPUControlPlane,
+    NativeSharing,
+    NodeGroup,
+)
 from gpu_control_plane.deckhouse.kinds import Document, Metadata
 from gpu_control_plane.deckhouse.kinds.document import Labels, LabelSelector, Taint, Toleration
 from gpu_control_plane.deckhouse.kinds.nodes import (
@@ -119,7 +125,7 @@ def _group(cluster: ClusterDescription, group: NodeGroup) -> NodeGroupDocument:
             node_type="Static",
             static_instances=_selected(group.name, len(group.addresses)),
             node_template=template if labels or group.taints else None,
-            cri=CRI(type="ContainerdV2" if group.containerd == "V2" else "Containerd") if group.containerd else None,
+            cri=CRI(type=RUNTIMES[group.containerd]) if group.containerd else None,
             disruptions=Disruptions(approval_mode=group.disruptions) if group.disruptions else None,
             kubelet=Kubelet(max_pods=group.max_pods) if group.max_pods else None,
             gpu=_native(group.gpu.native or NativeSharing()) if native and group.gpu else None,

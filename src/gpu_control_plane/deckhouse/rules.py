@@ -23,13 +23,11 @@ from gpu_control_plane.deckhouse.gpu import MODULE
 from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
 from gpu_control_plane.deckhouse.node_scripts import PACKAGE_MANAGERS, USUAL_DRIVERS
 from gpu_control_plane.deckhouse.nodes import MASTER, managed_nodes, node_labels
+from gpu_control_plane.rules.ray.texts import is_label_key, is_label_value
 
 _DRIVERS_ELSEWHERE = {"debian": "nvidia-driver", "centos": "nvidia-open"}
 _OF_PACKAGES = ("driver", "driver_stream", "packages", "toolkit_repository")
 """What only those who install packages on GPU nodes read."""
-_NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}")
-_LABEL_VALUE = re.compile(rf"({_NAME})?")
 _MIG_PROFILE = re.compile(r"^[1-9][0-9]?g\.[1-9][0-9]{0,3}gb([+.]me([.]all)?|[+.]gfx|-me)?$")
 
 
@@ -149,15 +147,15 @@ def _groups(cluster: ClusterDescription) -> Iterator[str]:
 def _labels(group: NodeGroup) -> Iterator[str]:
     """What the API server would refuse, and with it the group."""
     for key, value in group.labels.items():
-        if not _LABEL_KEY.fullmatch(key):
+        if not is_label_key(key):
             yield f"nodeGroups {group.name}: labels: {key!r} is no name of a label: write one such as workload."
-        if not _LABEL_VALUE.fullmatch(value):
+        if not is_label_value(value):
             yield (
                 f"nodeGroups {group.name}: labels {key}: {value!r} is no value of a label: letters, digits, dashes, "
                 "underscores and dots, at most 63."
             )
     for taint in group.taints:
-        if taint.value and not _LABEL_VALUE.fullmatch(taint.value):
+        if taint.value and not is_label_value(taint.value):
             yield (
                 f"nodeGroups {group.name}: taint {taint.key}: {taint.value!r} is no value of a taint: letters, digits, "
                 "dashes, underscores and dots, at most 63."

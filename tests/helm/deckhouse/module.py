@@ -11,6 +11,7 @@ import yaml
 from release.module import IMAGES, MODULE, module_files, unpack_module
 
 from gpu_control_plane import __version__
+from gpu_control_plane.kube.written_yaml import overlaid
 from helm.chart import Helm, Objects
 
 LIBRARY: Final = Path(__file__).parent / "lib_helm"
@@ -126,14 +127,6 @@ def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
         for name, each in schema["properties"].items()
         if "default" in each
     }
-
-
-def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    both = dict(below)
-    for key, value in above.items():
-        deeper = isinstance(value, Mapping) and isinstance(both.get(key), Mapping)
-        both[key] = overlaid(both[key], value) if deeper else value
-    return both
 
 
 def leaves(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -8,8 +8,9 @@ import yaml
 from release.module import CHART, MODULE
 
 from gpu_control_plane.deckhouse.module_settings import wrong_settings
+from gpu_control_plane.kube.written_yaml import overlaid
 from helm.chart import Refused
-from helm.deckhouse.module import SETTINGS_SCHEMA, Module, at, defaults, leaves, overlaid
+from helm.deckhouse.module import SETTINGS_SCHEMA, Module, at, defaults, leaves
 
 LEAVES = dict(leaves(SETTINGS_SCHEMA))
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
