@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gpu_control_plane.cli.connection import Connection, connected
-from gpu_control_plane.cli.values_file import read_values
+from gpu_control_plane.cli.values_file import read_release_values
 
 if TYPE_CHECKING:
     from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  helm get values kuberay-operator -n ray | kubectl gpu migrate ray values - > values.yaml
+  helm get values kuberay-operator -n ray -o yaml | kubectl gpu migrate ray values - > values.yaml
   kubectl gpu migrate ray plan                   what would become of each object of Ray
   kubectl gpu migrate ray take-over              KubeRay's operator stops, ours begins
   kubectl gpu migrate ray give-back              and back again
@@ -45,13 +45,13 @@ def command() -> None:
 def values(file: IO[bytes]) -> None:
     """Turn values of KubeRay's Helm chart into values of ours.
 
-    FILE is a values.yaml, or - for the output of `helm get values`. Keys that go nowhere are named on standard error,
-    each with the reason.
+    FILE is a values.yaml, or - for the output of `helm get values -o yaml`. Keys that go nowhere are named on standard
+    error, each with the reason.
 
     \b
     Examples:
       kubectl gpu migrate ray values kuberay.yaml > values.yaml
-      helm get values kuberay-operator -n kuberay-operator | kubectl gpu migrate ray values -
+      helm get values kuberay-operator -n kuberay-operator -o yaml | kubectl gpu migrate ray values -
 
     \b
     Exit codes: 0 translated, also if some keys go nowhere; 1 no such values; 2 wrong usage.
@@ -61,7 +61,7 @@ def values(file: IO[bytes]) -> None:
     from gpu_control_plane.cli.screen import ATTENTION, Screen  # noqa: PLC0415
     from gpu_control_plane.gitops.kuberay import translate  # noqa: PLC0415
 
-    made = translate(read_values(file))
+    made = translate(read_release_values(file, chart="KubeRay's chart"))
     click.echo("# Values for the chart gpu-control-plane, from those of kuberay-operator.")
     click.echo(yaml.safe_dump(made.values, sort_keys=False, allow_unicode=True, width=120), nl=False)
     screen = Screen(sys.stderr)
