@@ -23,7 +23,7 @@ Examples:
   kubectl gpu migrate ray take-over              KubeRay's operator stops, ours begins
   kubectl gpu migrate ray give-back              and back again
 """
-_FATES_SHOWN = 40
+_OBJECTS_SHOWN = 40
 _VERIFY_SECONDS = 60.0
 
 _namespace = click.option(
@@ -33,7 +33,7 @@ _namespace = click.option(
 
 @click.group("ray", short_help="From KubeRay's operator to this one, and back.", epilog=_EXAMPLES)
 def command() -> None:
-    """Move Ray from KubeRay's operator to this one: its values, a plan, the change of hands, and the way back.
+    """Move Ray from KubeRay's operator to this one: its values, a plan, the take-over, and the way back.
 
     RayClusters, RayJobs and RayServices stay as they are, and their pods run on. The CRDs stay KubeRay's. Only
     `take-over` and `give-back` change anything.
@@ -82,7 +82,7 @@ def plan(*, connection: Connection, output: str) -> None:
     \b
     Examples:
       kubectl gpu migrate ray plan
-      kubectl gpu migrate ray plan -o json | jq '.fates[] | select(.harm)'
+      kubectl gpu migrate ray plan -o json | jq '.objects[] | select(.harmful)'
 
     \b
     Exit codes: 0 there is a plan, whatever it says; 1 the cluster cannot be read; 2 wrong usage.
@@ -205,14 +205,14 @@ def _show(screen: "Screen", made: "RayMigrationPlan") -> None:
         screen.line(screen.style("What is in the way", bold=True))
         for problem in made.problems:
             screen.mark(BAD, problem)
-    if made.fates:
+    if made.objects:
         screen.line()
         screen.line(screen.style("What becomes of Ray", bold=True))
-    for fate in sorted(made.fates, key=lambda each: not each.harm)[:_FATES_SHOWN]:
-        pods = f", {fate.pods} {'pod' if fate.pods == 1 else 'pods'}" if fate.pods else ""
-        screen.mark(BAD if fate.harm else OK, f"{fate.kind} {fate.namespace}/{fate.name}{pods}: {fate.what}")
-    if len(made.fates) > _FATES_SHOWN:
-        screen.line(f"  … and {len(made.fates) - _FATES_SHOWN} more: -o json has all")
+    for each in sorted(made.objects, key=lambda change: not change.harmful)[:_OBJECTS_SHOWN]:
+        pods = f", {each.pods} {'pod' if each.pods == 1 else 'pods'}" if each.pods else ""
+        screen.mark(BAD if each.harmful else OK, f"{each.kind} {each.namespace}/{each.name}{pods}: {each.outcome}")
+    if len(made.objects) > _OBJECTS_SHOWN:
+        screen.line(f"  … and {len(made.objects) - _OBJECTS_SHOWN} more: -o json has all")
     screen.line()
     screen.line(screen.style("Before you take over", bold=True))
     for number, step in enumerate(made.todo, start=1):
@@ -279,5 +279,5 @@ def _run[T](connection: Connection, work: "Callable[[Client], Coroutine[Any, Any
     except Forbidden as error:
         raise click.ClickException(
             f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "
-            "change of hands writes a Deployment and deletes a Lease."
+            "take-over writes a Deployment and deletes a Lease."
         ) from error
