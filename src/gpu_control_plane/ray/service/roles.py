@@ -44,7 +44,7 @@ from gpu_control_plane.ray.service.handover import (
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 
 NEVER: Final = "never"
-_ALWAYS: Final = "always"
+ALWAYS: Final = "always"
 
 
 class Way(enum.Enum):
@@ -247,7 +247,7 @@ def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
     goals = _goals(s, active)
     needed = demand(desired, goals, s.free)
     lacking = {resource: units for resource, units in needed.items() if units > s.free.get(resource, units)}
-    if wish != _ALWAYS and not lacking:
+    if wish != ALWAYS and not lacking:
         return roles
     head = pod_units(desired.head_group_spec.template, s.free)
     if not fits(head, s.free):
@@ -295,11 +295,8 @@ def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
 
 def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
     """The terms of a handover that begins now."""
-    held = total((_held_by(s, view), 1) for view in s.clusters)
-    # What a pool has free is of no use to a namespace whose quota is used up.
-    free = NONE if any(view.over_quota_since for view in s.clusters) else s.free
     return Terms(
-        allowance=total([(held, 1), (free, 1)]),
+        allowance=within_reach(s, s.free),
         own=_held_by(s, active),
         goals=_goals(s, active),
         full={
@@ -307,6 +304,14 @@ def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
             for group in active.cluster.spec.worker_group_specs
         },
     )
+
+
+def within_reach(s: Snapshot, free: Units) -> dict[str, int]:
+    """What the clusters have together, and what they could have of what is free."""
+    held = total((_held_by(s, view), 1) for view in s.clusters)
+    # What a pool has free is of no use to a namespace whose quota is used up.
+    usable = NONE if any(view.over_quota_since for view in s.clusters) else free
+    return total([(held, 1), (usable, 1)])
 
 
 def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:

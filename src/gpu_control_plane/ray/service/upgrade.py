@@ -15,6 +15,7 @@ from gpu_control_plane.ray.service.desired_cluster import Match, is_scaled, repl
 from gpu_control_plane.ray.service.handover import Bounds, Done, Grow, Move, Shrink, Side, SwitchFirst, Terms, Wait
 from gpu_control_plane.ray.service.incremental import ALL, Share, Shares, Steps, next_step
 from gpu_control_plane.ray.service.roles import (
+    ALWAYS,
     NEVER,
     Roles,
     Way,
@@ -23,6 +24,7 @@ from gpu_control_plane.ray.service.roles import (
     is_incremental,
     match_of,
     wish_of,
+    within_reach,
 )
 from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
 
@@ -99,13 +101,21 @@ def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | Non
 
 
 def _may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> bool:
-    """Whether workers of the pending cluster that find no cards can get those of the active one."""
-    if active.deleting or pending.ready or is_incremental(s.service) or wish_of(s.service) == NEVER:
+    """Whether workers of the pending cluster that find no cards can get those of the active one. Unless it was asked
+    for, a pool or a quota has to lack room: cards of no pool may come with a new node, and to a worker that no node
+    suits they would be of no use."""
+    wish = wish_of(s.service)
+    if active.deleting or pending.ready or is_incremental(s.service) or wish == NEVER:
         return False
     target, source = _side(s, pending, {}), _side(s, active, {})
     refused = pending.over_quota_since is not None
     waiting = [group for group in target.groups if group.unscheduled or (refused and group.there < group.wanted)]
-    lacking = {resource for group in waiting for resource in group.units}
+    lacking = {
+        resource
+        for group in waiting
+        for resource, units in group.units.items()
+        if refused or wish == ALWAYS or not handover.fits({resource: units * max(1, group.gated)}, s.unheld)
+    }
     return target.head_ready and any(group.wanted and lacking & group.units.keys() for group in source.groups)
 
 
@@ -270,7 +280,7 @@ def _stuck_for(s: Snapshot, taking: ClusterView) -> timedelta | None:
 def _allowance(s: Snapshot, terms: Terms) -> dict[str, int]:
     """What the clusters may ask for when cards that were free are gone: what they have, and what is free now. Cards of
     their own that somebody else has taken are waited for, or the last worker would go for nothing."""
-    now = handover_terms(s, s.active).allowance if s.active is not None else {}
+    now = within_reach(s, s.unheld)
     return {
         resource: max(terms.own.get(resource, 0), min(units, now.get(resource, 0)))
         for resource, units in terms.allowance.items()

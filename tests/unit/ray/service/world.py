@@ -14,6 +14,7 @@ from gpu_control_plane.api.ray.names import Annotation, Label
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import condition, find, is_true
 from gpu_control_plane.kube.objects import Condition, Key, Object, controlled_by
+from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated
 from gpu_control_plane.ray.dashboard.calls import Answer
 from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
 from gpu_control_plane.ray.demand import group_pods
@@ -42,18 +43,25 @@ from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _QUIET = 8
 POOL = "gpu.deckhouse.io/pool-a"
+NO_POOL = "nvidia.com/gpu"
+"""Cards that belong to no pool: how many are free is not known."""
 CONFIG = "applications:\n- name: a\n  import_path: demo:app\n  deployments:\n  - name: D\n"
 
 
-def template(image: str = "ray:1", gpus: int = 0, **extra: Any) -> dict[str, Any]:
-    limits = {POOL: gpus} if gpus else {}
+def template(image: str = "ray:1", gpus: int = 0, resource: str = POOL, **extra: Any) -> dict[str, Any]:
+    limits = {resource: gpus} if gpus else {}
     return {"spec": {"containers": [{"name": "ray", "image": image, "resources": {"limits": limits}}], **extra}}
 
 
 def group(
-    name: str = "workers", replicas: int = 1, gpus: int = 1, image: str = "ray:1", **fields: Any
+    name: str = "workers",
+    replicas: int = 1,
+    gpus: int = 1,
+    image: str = "ray:1",
+    resource: str = POOL,
+    **fields: Any,
 ) -> dict[str, Any]:
-    return {"groupName": name, "replicas": replicas, "template": template(image, gpus), **fields}
+    return {"groupName": name, "replicas": replicas, "template": template(image, gpus, resource), **fields}
 
 
 def service_of(
@@ -94,6 +102,12 @@ class World:
         self.cards = cards
         self.others = others
         """Cards that others hold."""
+        self.start_together = False
+        """Whether workers of a group wait until there are cards for all of them."""
+        self.promised = 0
+        """Cards that the pool keeps for pods that wait for a node."""
+        self.unschedulable: set[str] = set()
+        """Workers, by image, that no node suits, whatever it has."""
         self.quota = 10**6
         """Cards that pods of the namespace may ask for."""
         self.clusters: dict[str, RayCluster] = {}
@@ -142,7 +156,8 @@ class World:
             services=tuple(self.services.values()),
             endpoints=self.endpoints(),
             gateway=self.gateway_view() if is_divided(service) else GatewayView(),
-            free={POOL: self.free()},
+            free={POOL: max(0, self.free() - self.promised)},
+            unheld={POOL: self.free()},
             config=parse(service.spec.serve_config_v2),
             options=self.options,
             waits=self.waits,
@@ -364,8 +379,15 @@ class World:
         return ServeDetails(applications={"a": application})
 
     def free(self) -> int:
+        """Cards that no pod holds."""
         held = sum(self._units(pod) for pod in self.pods.values() if pod.name in self.scheduled)
         return max(0, self.cards - self.others - held)
+
+    def _needed_at_once(self, pod: RayPod) -> int:
+        """What has to be free for it; of a worker that waits for its group, for all that do."""
+        gated = [each for each in self.pods.values() if is_gated(each) and each.name not in self.scheduled]
+        group = [each for each in gated if (each.cluster, each.group) == (pod.cluster, pod.group)]
+        return sum(self._units(each) for each in (group if is_gated(pod) else [pod]))
 
     def _asked(self) -> int:
         return sum(self._units(pod) for pod in self.pods.values())
@@ -403,7 +425,8 @@ class World:
         return Terms.read(held.metadata.annotations.get(Annotation.HANDOVER.value, "")) if held is not None else None
 
     def _units(self, pod: RayPod) -> int:
-        return sum(int(container.resources.limits.get(POOL, 0)) for container in pod.spec.containers)
+        limits = [container.resources.limits for container in pod.spec.containers]
+        return sum(int(limit.get(POOL, 0)) + int(limit.get(NO_POOL, 0)) for limit in limits)
 
     def head_runs(self, cluster: RayCluster) -> bool:
         return any(pod.is_head and pod.running and is_owned(pod, cluster) for pod in self.pods.values())
@@ -468,7 +491,8 @@ class World:
                 del self.pods[pod.name]
                 self.scheduled.discard(pod.name)
             elif pod.name not in self.scheduled:
-                if self._units(pod) <= self.free():
+                suits = pod.is_head or pod.spec.containers[0].image not in self.unschedulable
+                if suits and self._needed_at_once(pod) <= self.free():
                     self.scheduled.add(pod.name)
                     self.pods[pod.name] = replace(pod, spec=replace(pod.spec, node_name="node"))
             else:
@@ -508,6 +532,7 @@ class World:
     def _make_pod(self, cluster: RayCluster, name: str, kind: str, of: Mapping[str, Any]) -> None:
         pod = f"{cluster.name}-{name}-{self._uid()}"
         owner = controlled_by(cluster.resource, cluster.name, cluster.metadata.uid)
+        gates = [{"name": GANG_GATE}] if self.start_together and kind == "worker" else []
         body = {
             "metadata": {
                 "name": pod,
@@ -522,7 +547,7 @@ class World:
                 },
                 "ownerReferences": [msgspec.to_builtins(owner)],
             },
-            "spec": of["spec"],
+            "spec": {**of["spec"], "schedulingGates": gates},
             "status": {"phase": "Pending"},
         }
         self.pods[pod] = msgspec.convert(body, RayPod)
@@ -564,7 +589,7 @@ def _answer(value: Any, now: datetime) -> Answer[Any]:
     return Answer(value=value, error=None, at=now, since=now)
 
 
-__all__ = ["CONFIG", "POOL", "START", "World", "demand", "group", "service_of", "template"]
+__all__ = ["CONFIG", "NO_POOL", "POOL", "START", "World", "demand", "group", "service_of", "template"]
 
 
 def running(*groups: dict[str, Any], **given: Any) -> World:
