@@ -41,6 +41,7 @@ from gpu_control_plane.ray.service.desired_cluster import (
 from gpu_control_plane.ray.service.incremental import ALL
 from gpu_control_plane.ray.service.roles import (
     Roles,
+    Way,
     decide_roles,
     is_incremental,
     leaves_gateway,
@@ -162,14 +163,16 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: NextRoles) -> RayS
         config_refused=_config_refused(s, after),
     )
     held = conditions.running(s.service, standing, s.now)
-    share = _whole(s) if after.promoted or after.undone else course.active
-    if leaves_gateway(s):
-        share = replace(share or NOBODY, target_capacity=ALL)
+    active = _whole(s) if after.promoted or after.undone else course.active
+    pending = course.pending
+    if leaves_gateway(s) and not (roles.way is Way.INCREMENTAL and after.pending):
+        kept = replace((active if after.active else pending) or NOBODY, target_capacity=ALL)
+        active, pending = (kept, pending) if after.active else (active, kept)
     return RayServiceStatus(
         service_status=_RUNNING if is_true(held, ServiceCondition.READY) else "",
         num_serve_endpoints=endpoints,
-        active_service_status=_served(s, after.active, share),
-        pending_service_status=_served(s, after.pending, course.pending),
+        active_service_status=_served(s, after.active, active),
+        pending_service_status=_served(s, after.pending, pending),
         conditions=held,
     )
 

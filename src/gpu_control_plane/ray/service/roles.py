@@ -124,8 +124,8 @@ def is_incremental(service: RayService) -> bool:
 
 def is_divided(service: RayService) -> bool:
     """Whether it has a Gateway, or may have one of before."""
-    active = service.status.active_service_status
-    return is_incremental(service) or (active is not None and active.target_capacity is not None)
+    clusters = (service.status.active_service_status, service.status.pending_service_status)
+    return is_incremental(service) or any(each is not None and each.target_capacity is not None for each in clusters)
 
 
 def waits_for_gateway(s: Snapshot) -> bool:

@@ -91,7 +91,8 @@ def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | Non
     stuck = _stuck_for(s, pending) if active is not None and _may_hand_over(s, active, pending) else None
     return Course(
         active=share,
-        pending=share,
+        # Beside another one it gets no share: it would be taken for a cluster that gets requests in steps.
+        pending=share if active is None else None,
         backend=backend,
         complete=pending.ready and backend == pending.name,
         patches=(_turned(s, active, pending),) if active and stuck is not None and stuck <= timedelta() else (),
