@@ -219,10 +219,10 @@ def has_gap(target: Side, source: Side, allowance: Units) -> bool:
     return False
 
 
-def settled(source: Side) -> Side:
-    """The cluster with all workers that it is to have."""
-    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in source.groups)
-    return msgspec.structs.replace(source, groups=groups)
+def settled(one: Side) -> Side:
+    """The cluster with all workers that it is to have, and no others."""
+    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in one.groups)
+    return msgspec.structs.replace(one, groups=groups)
 
 
 def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:

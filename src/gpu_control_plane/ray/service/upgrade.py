@@ -143,7 +143,7 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
     note = f"workers of {pending.name} find no cards: those of {active.name} are handed over one by one"
     begun = _side(s, pending, replicas_of(spec))
     begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
-    gap = handover.has_gap(begun, handover.settled(_side(s, active, {})), terms.allowance)
+    gap = handover.has_gap(handover.settled(begun), handover.settled(_side(s, active, {})), terms.allowance)
     told = Told(
         reason="UpgradeWithGap" if gap else "UpgradeByHandover",
         note=f"{note}; {handover.GAP}" if gap else note,

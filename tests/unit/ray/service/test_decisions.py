@@ -161,6 +161,8 @@ def test_an_upgrade_whose_cards_are_taken_meanwhile_goes_on_worker_by_worker(tog
     assert not world.terms()
     world.others = taken
     world.settle()
+    assert "UpgradeByHandover" in world.told_of_actions
+    assert "UpgradeWithGap" not in world.told_of_actions
     assert world.ready()
     assert not world.pending
     assert list(world.clusters) == [world.active]
