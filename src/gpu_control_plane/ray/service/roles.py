@@ -26,6 +26,7 @@ from gpu_control_plane.ray.service.desired_cluster import (
     replicas_of,
     scale_mark,
 )
+from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import (
     GAP,
     NONE,
@@ -255,7 +256,7 @@ def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
             f"the head of the new cluster needs {_words(head)}, and only {_words(s.free, head)} is free: the upgrade "
             "waits for it, since workers are handed over by a head that runs"
         )
-        return msgspec.structs.replace(roles, told=(Told(reason="UpgradeWaits", note=note, warning=True),))
+        return msgspec.structs.replace(roles, told=(Told(reason=ServiceEvent.UPGRADE_WAITS, note=note, warning=True),))
     terms = handover_terms(s, active)
     told = _announcement(s, active, goals, terms, lacking)
     return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, told=(told,))
@@ -275,8 +276,8 @@ def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms
     why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
     note = f"{why}: workers are handed over one by one"
     if has_gap(target, settled(source), terms.allowance):
-        return Told(reason="UpgradeWithGap", note=f"{note}; {GAP}", warning=True)
-    return Told(reason="UpgradeByHandover", note=note)
+        return Told(reason=ServiceEvent.UPGRADE_WITH_GAP, note=f"{note}; {GAP}", warning=True)
+    return Told(reason=ServiceEvent.UPGRADE_BY_HANDOVER, note=note)
 
 
 def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:

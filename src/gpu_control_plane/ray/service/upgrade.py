@@ -12,6 +12,7 @@ from gpu_control_plane.ray.service import handover
 from gpu_control_plane.ray.service.actions import PatchCluster, Told
 from gpu_control_plane.ray.service.backend import Candidate, choose
 from gpu_control_plane.ray.service.desired_cluster import Match, is_scaled, replicas_of, with_replicas
+from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import Bounds, Done, Grow, Move, Shrink, Side, SwitchFirst, Terms, Wait
 from gpu_control_plane.ray.service.incremental import ALL, Share, Shares, Steps, next_step
 from gpu_control_plane.ray.service.roles import (
@@ -145,7 +146,7 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
     begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
     gap = handover.has_gap(handover.settled(begun), handover.settled(_side(s, active, {})), terms.allowance)
     told = Told(
-        reason="UpgradeWithGap" if gap else "UpgradeByHandover",
+        reason=ServiceEvent.UPGRADE_WITH_GAP if gap else ServiceEvent.UPGRADE_BY_HANDOVER,
         note=f"{note}; {handover.GAP}" if gap else note,
         warning=gap,
     )
@@ -321,11 +322,13 @@ def _patches(
             note = f"worker of group {move.group} goes, {move.replicas} stay: its cards are for {taking.name}"
             if move.gap:
                 note += "; until a worker of that answers, nothing does"
-            told = Told(reason="HandingOverWorker", note=note, warning=move.gap)
+            told = Told(reason=ServiceEvent.HANDING_OVER, note=note, warning=move.gap)
             return (_scaled(giving, move.group, move.replicas, None, told),)
         case Grow():
             bounds = _bounds(s, roles, terms, taking, move.group)
-            told = Told(reason="HandingOverWorker", note=f"{taking.name} gets worker {move.replicas} of {move.group}")
+            told = Told(
+                reason=ServiceEvent.HANDING_OVER, note=f"{taking.name} gets worker {move.replicas} of {move.group}"
+            )
             return (_scaled(taking, move.group, move.replicas, bounds, told),)
         case _:
             return ()
