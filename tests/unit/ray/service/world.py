@@ -10,14 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import RayCluster
-from gpu_control_plane.api.ray.names import Annotation, Label
+from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation, Label, NodeType
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import condition, find, is_true
 from gpu_control_plane.kube.objects import Condition, Key, Object, controlled_by
+from gpu_control_plane.ray.cluster.pod_plan import PodSnapshot, plan_pods
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated
+from gpu_control_plane.ray.cluster.worker_groups import PodOrder
 from gpu_control_plane.ray.dashboard.calls import Answer
 from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
-from gpu_control_plane.ray.demand import group_pods
+from gpu_control_plane.ray.demand import group_pods, group_replicas
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
 from gpu_control_plane.ray.service.actions import (
@@ -35,7 +37,15 @@ from gpu_control_plane.ray.service.applications import parse
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
-from gpu_control_plane.ray.service.handover import Terms, demand, pod_units, replica_units, total
+from gpu_control_plane.ray.service.handover import (
+    Terms,
+    demand,
+    pod_units,
+    pods_to_go,
+    replica_units,
+    total,
+    with_pods_to_go,
+)
 from gpu_control_plane.ray.service.roles import is_divided
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
@@ -436,22 +446,28 @@ class World:
     def cluster_controller(self) -> None:
         """Pods as the specs of clusters ask for them, and what the status says of the head."""
         for each in list(map(self._autoscaled, self.clusters.values())):
-            mine = [pod for pod in self.pods.values() if is_owned(pod, each) and not pod.deleting]
+            templates = {held.group_name: held.template for held in each.spec.worker_group_specs}
+            plan = plan_pods(
+                PodSnapshot(
+                    cluster=each,
+                    pods=tuple(pod for pod in self.pods.values() if is_owned(pod, each)),
+                    template_hashes={},
+                    recreate_hash="",
+                    version="",
+                    gated=frozenset(templates if self.start_together else ()),
+                    now=self.now,
+                ),
+                self.rng,
+            )
             refused = False
-            if not any(pod.is_head for pod in mine):
-                self._make_pod(each, "headgroup", "head", each.spec.head_group_spec.template)
-            for held in each.spec.worker_group_specs:
-                for name in held.scale_strategy.workers_to_delete if held.scale_strategy is not None else ():
-                    self._let_go(name)
-                there = [pod for pod in self.pods.values() if is_owned(pod, each) and pod.group == held.group_name]
-                living = [pod for pod in there if not pod.deleting]
-                for _ in range(group_pods(held) - len(living)):
-                    if self._asked() + pod_units(held.template, (POOL,)).get(POOL, 0) > self.quota:
-                        refused = True
-                        break
-                    self._make_pod(each, held.group_name, "worker", held.template)
-                for pod in living[group_pods(held) :]:
-                    self._let_go(pod.name)
+            for removal in plan.removals:
+                self._let_go(removal.pod.name)
+            for order in plan.orders:
+                template = templates.get(order.group, each.spec.head_group_spec.template)
+                fits = self._asked() + pod_units(template, (POOL,)).get(POOL, 0) <= self.quota
+                refused = refused or not fits
+                if fits:
+                    self._make_pod(each, order, template)
             ready = condition(
                 each.status.conditions, "HeadPodReady", self.head_runs(each), "HeadPodRunningAndReady", now=self.now
             )
@@ -469,11 +485,21 @@ class World:
                 )
 
     def _autoscaled(self, cluster: RayCluster) -> RayCluster:
-        """Ray's autoscaler brings as many workers as the replicas need: two for all of them."""
+        """Ray's autoscaler brings as many workers as replicas need, two for all of them, and names those that go. It
+        does nothing while one that was named is still there."""
         if not cluster.spec.enable_in_tree_autoscaling or cluster.metadata.uid not in self.configs:
             return cluster
         wanted = -(-2 * self.capacity(cluster) // 100)
-        groups = tuple(replace(each, replicas=wanted) for each in cluster.spec.worker_group_specs)
+        pods = [pod for pod in self.pods.values() if is_owned(pod, cluster)]
+        named = {
+            name
+            for each in cluster.spec.worker_group_specs
+            for name in (each.scale_strategy.workers_to_delete if each.scale_strategy is not None else ())
+        }
+        if named & {pod.name for pod in pods}:
+            return cluster
+        scaled = (replace(each, replicas=wanted) for each in cluster.spec.worker_group_specs)
+        groups = tuple(with_pods_to_go(each, pods_to_go(pods, each, group_replicas(each))) for each in scaled)
         if groups == cluster.spec.worker_group_specs:
             return cluster
         spec = replace(cluster.spec, worker_group_specs=groups)
@@ -529,10 +555,12 @@ class World:
             }
         )
 
-    def _make_pod(self, cluster: RayCluster, name: str, kind: str, of: Mapping[str, Any]) -> None:
-        pod = f"{cluster.name}-{name}-{self._uid()}"
+    def _make_pod(self, cluster: RayCluster, order: PodOrder, of: Mapping[str, Any]) -> None:
+        head, identity = order.group == HEAD_GROUP, order.identity
+        pod = f"{cluster.name}-{order.group}-{self._uid()}"
         owner = controlled_by(cluster.resource, cluster.name, cluster.metadata.uid)
-        gates = [{"name": GANG_GATE}] if self.start_together and kind == "worker" else []
+        gates = [{"name": GANG_GATE}] if order.gated else []
+        replica = {Label.REPLICA_NAME.value: identity.name, Label.HOST_INDEX.value: str(identity.host)}
         body = {
             "metadata": {
                 "name": pod,
@@ -541,9 +569,10 @@ class World:
                 "creationTimestamp": self.now.isoformat(),
                 "labels": {
                     Label.CLUSTER.value: cluster.name,
-                    Label.GROUP.value: name,
-                    Label.NODE_TYPE.value: kind,
-                    Label.SERVE.value: "false" if kind == "head" else "true",
+                    Label.GROUP.value: order.group,
+                    Label.NODE_TYPE.value: (NodeType.HEAD if head else NodeType.WORKER).value,
+                    Label.SERVE.value: "false" if head else "true",
+                    **(replica if identity.name else {}),
                 },
                 "ownerReferences": [msgspec.to_builtins(owner)],
             },
