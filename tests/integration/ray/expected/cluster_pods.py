@@ -184,6 +184,7 @@ PODS: Final[Mapping[str, Sample]] = {
                 "spare": Pods(count=0),
             },
             beside=autoscaler_objects(),
+            # With the worker that minReplicas asks for; KubeRay counts replicas alone, which are 0.
             desired=("2", 3 * GI, "0", "0"),
             bounds=(1, 23),
         )
