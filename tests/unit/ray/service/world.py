@@ -15,7 +15,7 @@ from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import condition, find, is_true
 from gpu_control_plane.kube.objects import Condition, Key, Object, controlled_by
 from gpu_control_plane.ray.dashboard.calls import Answer
-from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
+from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails
 from gpu_control_plane.ray.demand import group_pods
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
@@ -354,12 +354,12 @@ class World:
         image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
         deployment = ServeDeployment(
             status="HEALTHY" if runs and whole else "UPSCALING",
-            replicas=(ServeReplica(state="RUNNING" if runs else "STARTING"),),
+            replica_runs=runs,
         )
         application = ServeApplication(
             status="DEPLOY_FAILED" if image in self.applications_fail else "RUNNING" if runs and whole else "DEPLOYING",
             deployments={"D": deployment},
-            deployed_app_config={"name": "a"},
+            deployed_app_config=msgspec.Raw(b'{"name":"a"}'),
         )
         return ServeDetails(applications={"a": application})
 
