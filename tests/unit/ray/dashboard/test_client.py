@@ -56,6 +56,13 @@ async def dashboard() -> AsyncIterator[Dashboard]:
 
 
 @pytest.fixture
+async def patient() -> AsyncIterator[Dashboard]:
+    """To read megabytes may take a while on a busy machine."""
+    async with Dashboard(_exchange(deadlines=Deadlines(read=20))) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture
 async def impatient() -> AsyncIterator[Dashboard]:
     async with Dashboard(_exchange(deadlines=QUICK)) as dashboard:
         yield dashboard
@@ -297,7 +304,7 @@ _LARGE: Final = {
 
 @pytest.mark.parametrize("applications", _LARGE.values(), ids=_LARGE.keys())
 async def test_what_is_kept_of_ray_serve_takes_little_more_memory_than_it_has_bytes(
-    dashboard: Dashboard, applications: Any
+    patient: Dashboard, applications: Any
 ) -> None:
     """Read as objects, the first of these would be thirty times as large."""
     body = msgspec.json.encode({"applications": applications})
@@ -306,10 +313,10 @@ async def test_what_is_kept_of_ray_serve_takes_little_more_memory_than_it_has_by
         return web.Response(body=body)
 
     async with _served(large) as url:
-        await dashboard.serve(Target(url=url))  # what is made once is there
+        await patient.serve(Target(url=url))  # what is made once is there
         tracemalloc.start()
         try:
-            kept = [await dashboard.serve(Target(url=url)) for _ in range(3)]
+            kept = [await patient.serve(Target(url=url)) for _ in range(3)]
             gc.collect()
             taken, most = tracemalloc.get_traced_memory()
         finally:
@@ -327,16 +334,16 @@ async def test_what_is_kept_of_ray_serve_takes_little_more_memory_than_it_has_by
         ({"a": {"deployments": {f"{number:x}": {} for number in range(5000)}}}, "more than 5000 applications"),
     ],
 )
-async def test_too_much_of_ray_serve_is_not_read_and_said(dashboard: Dashboard, applications: Any, said: str) -> None:
+async def test_too_much_of_ray_serve_is_not_read_and_said(patient: Dashboard, applications: Any, said: str) -> None:
     async def large(_request: web.Request) -> web.Response:
         return web.json_response({"applications": applications})
 
     async with _served(large) as url:
         with pytest.raises(BadAnswer, match=said):
-            await dashboard.serve(Target(url=url))
+            await patient.serve(Target(url=url))
 
 
-async def test_a_configuration_of_thousands_of_lines_with_hundreds_of_replicas_is_read(dashboard: Dashboard) -> None:
+async def test_a_configuration_of_thousands_of_lines_with_hundreds_of_replicas_is_read(patient: Dashboard) -> None:
     config = {"name": "a", "deployments": [{"name": "D", "user_config": {"text": "x" * 110_000}}]}
     replica = {"state": "RUNNING", "replica_id": "x" * 600}
     deployment = {"status": "HEALTHY", "deployment_config": config["deployments"], "replicas": [replica] * 1000}
@@ -346,7 +353,7 @@ async def test_a_configuration_of_thousands_of_lines_with_hundreds_of_replicas_i
         return web.json_response({"applications": {"a": application}, "http_options": {"port": 8000}})
 
     async with _served(large) as url:
-        details = await dashboard.serve(Target(url=url))
+        details = await patient.serve(Target(url=url))
     held = details.applications["a"]
     assert held.deployed_app_config is not None
     assert msgspec.json.decode(held.deployed_app_config) == config
