@@ -15,6 +15,7 @@ from gpu_control_plane.kube.objects import Key, Object, controlled_by
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
 from gpu_control_plane.ray.cronjob.decide import CronSnapshot, decide, job_name
 from gpu_control_plane.ray.cronjob.events import CronJobEvent
+from gpu_control_plane.ray.event_record import emit
 from gpu_control_plane.ray.names import label_value
 from gpu_control_plane.ray.owned import controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
@@ -42,9 +43,8 @@ def build(parts: RayParts) -> None:
         if decision.due is not None:
             await make(cron, decision.due)
         cron = await write_status(runtime.client, cron, decision.status)
-        for notice in decision.notices:
-            record = runtime.events.warning if notice.warning else runtime.events.normal
-            record(cron, notice.reason, notice.note)
+        for event in decision.events:
+            emit(runtime.events, cron, event)
         return Requeue(after=decision.again.total_seconds()) if decision.again is not None else None
 
     async def make(cron: RayCronJob, due: datetime) -> None:

@@ -16,6 +16,7 @@ from gpu_control_plane.api.ray.cronjob import ConcurrencyPolicy, CronJobConditio
 from gpu_control_plane.api.ray.job import JobDeploymentStatus, RayJob
 from gpu_control_plane.kube.conditions import TRUE, condition, find
 from gpu_control_plane.ray.cronjob.events import CronJobEvent
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.rules.ray.schedule import Schedule, zone_of
 
 _FAILED: Final = frozenset({JobDeploymentStatus.FAILED, JobDeploymentStatus.VALIDATION_FAILED})
@@ -36,14 +37,6 @@ class CronSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
 
 
-class CronNotice(msgspec.Struct, frozen=True):
-    """An Event to record."""
-
-    reason: CronJobEvent
-    note: str
-    warning: bool = False
-
-
 class CronDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What now. RayJobs are deleted first, then one is made, then the status is written."""
 
@@ -51,7 +44,7 @@ class CronDecision(msgspec.Struct, frozen=True, kw_only=True):
     delete: tuple[RayJob, ...] = ()
     due: datetime | None = None
     """The time for which a RayJob is made."""
-    notices: tuple[CronNotice, ...] = ()
+    events: tuple[EventRecord, ...] = ()
     again: timedelta | None = None
 
 
@@ -60,15 +53,15 @@ def decide(seen: CronSnapshot) -> CronDecision:
     cron, now = seen.cron, seen.now
     if seen.problems:
         message = " ".join(seen.problems)
-        news = _valid(cron.status) is not False or message not in {held.message for held in cron.status.conditions}
-        notices = (CronNotice(CronJobEvent.INVALID, message, warning=True),) if news else ()
-        return CronDecision(status=_status(seen, None, cron.status.last_schedule_time), notices=notices)
+        new = _valid(cron.status) is not False or message not in {held.message for held in cron.status.conditions}
+        events = (EventRecord(CronJobEvent.INVALID, message, warning=True),) if new else ()
+        return CronDecision(status=_status(seen, None, cron.status.last_schedule_time), events=events)
     next_time = next_after(cron, now)
     again = min(next_time - now, _LONGEST) if next_time is not None else None
     old = surplus(seen)
     due = None if cron.spec.suspend else missed(cron, now)
     idle = CronDecision(
-        status=_status(seen, next_time, cron.status.last_schedule_time), delete=old, notices=_deleted(old), again=again
+        status=_status(seen, next_time, cron.status.last_schedule_time), delete=old, events=_deleted(old), again=again
     )
     if due is None:
         return idle
@@ -79,26 +72,26 @@ def decide(seen: CronSnapshot) -> CronDecision:
     there = any(job.name == name for job in seen.jobs)
     if not there and (left_out := _left_out(cron, due, active, now)) is not None:
         held = cron.status.next_schedule_time
-        told = (left_out,) if held is None or held <= due else ()
-        return replace(idle, notices=(*idle.notices, *told))
+        skipped = (left_out,) if held is None or held <= due else ()
+        return replace(idle, events=(*idle.events, *skipped))
     replaced: tuple[RayJob, ...] = ()
     if cron.spec.concurrency_policy is ConcurrencyPolicy.REPLACE:
         replaced = tuple(job for job in active if not job.deleting and job.name != name)
     gone = (*old, *replaced)
     names = frozenset(job.name for job in replaced)
     status = _status(seen, next_time, due, made=None if there else name, gone=names)
-    return replace(idle, status=status, delete=gone, due=None if there else due, notices=_deleted(gone))
+    return replace(idle, status=status, delete=gone, due=None if there else due, events=_deleted(gone))
 
 
-def _left_out(cron: RayCronJob, due: datetime, active: Sequence[RayJob], now: datetime) -> CronNotice | None:
+def _left_out(cron: RayCronJob, due: datetime, active: Sequence[RayJob], now: datetime) -> EventRecord | None:
     """Why no RayJob is made for a time that has come."""
     deadline = cron.spec.starting_deadline_seconds
     if deadline is not None and (now - due).total_seconds() > deadline:
         note = f"the RayJob of {_text(due)} was not made within startingDeadlineSeconds, {deadline} s"
-        return CronNotice(CronJobEvent.MISSED, note, warning=True)
+        return EventRecord(CronJobEvent.MISSED, note, warning=True)
     if active and cron.spec.concurrency_policy is ConcurrencyPolicy.FORBID:
         note = f"the RayJob of {_text(due)} waits: {', '.join(sorted(job.name for job in active))} has not ended"
-        return CronNotice(CronJobEvent.STILL_ACTIVE, note)
+        return EventRecord(CronJobEvent.STILL_ACTIVE, note)
     return None
 
 
@@ -210,8 +203,8 @@ def _valid(status: RayCronJobStatus) -> bool | None:
     return None if held is None else held.status == TRUE
 
 
-def _deleted(jobs: tuple[RayJob, ...]) -> tuple[CronNotice, ...]:
-    return tuple(CronNotice(CronJobEvent.DELETED, f"RayJob {job.name} was deleted") for job in jobs)
+def _deleted(jobs: tuple[RayJob, ...]) -> tuple[EventRecord, ...]:
+    return tuple(EventRecord(CronJobEvent.DELETED, f"RayJob {job.name} was deleted") for job in jobs)
 
 
 def _text(moment: datetime) -> str:

@@ -17,8 +17,9 @@ from gpu_control_plane.api.ray.job import (
     JobStatus,
     LegacyDeletion,
 )
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.job.events import JobEvent
-from gpu_control_plane.ray.job.snapshot import Call, Decision, Notice, Snapshot, Step, Submitter
+from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, Submitter
 
 _STRENGTH: Final = (DeletionPolicy.NONE, DeletionPolicy.WORKERS, DeletionPolicy.CLUSTER, DeletionPolicy.SELF)
 """Policies, the most destructive last."""
@@ -57,8 +58,8 @@ def clean_up(seen: Snapshot) -> Decision:
         DeletionPolicy.CLUSTER: Step.DELETE_CLUSTERS,
         DeletionPolicy.WORKERS: Step.SUSPEND_WORKERS,
     }[policy]
-    notice = Notice(*_NOTES[policy])
-    return Decision(status=status, steps=(*first, step), calls=calls, notices=(notice,), again=soonest)
+    event = EventRecord(*_NOTES[policy])
+    return Decision(status=status, steps=(*first, step), calls=calls, events=(event,), again=soonest)
 
 
 def deletions(seen: Snapshot) -> Iterator[Due]:

@@ -18,6 +18,7 @@ from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.dashboard.access import dashboard_url, own_head_service
 from gpu_control_plane.ray.dashboard.errors import CannotAsk
 from gpu_control_plane.ray.dashboard.exchange import Target
+from gpu_control_plane.ray.event_record import emit
 from gpu_control_plane.ray.job.decide import decide
 from gpu_control_plane.ray.job.events import JobEvent
 from gpu_control_plane.ray.job.manifests import job_head_service, ray_cluster, submitter_job, suspended_workers
@@ -121,9 +122,8 @@ class _Jobs:
         decision = decide(seen)
         job, trouble = await self._carry_out(job, decision)
         self._ask(job, seen, decision.calls)
-        for notice in decision.notices:
-            record = self._parts.runtime.events.warning if notice.warning else self._parts.runtime.events.normal
-            record(job, notice.reason, notice.note)
+        for event in decision.events:
+            emit(self._parts.runtime.events, job, event)
         if trouble is not None:
             raise trouble
         return Requeue(after=decision.again.total_seconds()) if decision.again is not None else None

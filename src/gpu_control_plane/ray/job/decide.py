@@ -23,9 +23,10 @@ from gpu_control_plane.api.ray.job import (
 )
 from gpu_control_plane.api.ray.names import Finalizer, Label
 from gpu_control_plane.ray.dashboard.models import JobDetails
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.job.cleanup import clean_up
 from gpu_control_plane.ray.job.events import JobEvent
-from gpu_control_plane.ray.job.snapshot import Call, Decision, Notice, Snapshot, Step, Submitter
+from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, Submitter
 
 _NEVER_RETRIED: Final = frozenset({JobFailedReason.DEADLINE_EXCEEDED, JobFailedReason.STATUS_CHECK_TIMEOUT})
 
@@ -60,7 +61,7 @@ def begin(seen: Snapshot) -> Decision:
             reason=JobFailedReason.VALIDATION_FAILED,
             message=message,
         )
-        return _write(seen, refused, Notice(JobEvent.INVALID, message, warning=True))
+        return _write(seen, refused, EventRecord(JobEvent.INVALID, message, warning=True))
     if spec.suspend:
         if seen.own_clusters or seen.job_object:
             return _suspend(seen, status)
@@ -113,8 +114,8 @@ def initialize(seen: Snapshot) -> Decision:
         # The spec was edited. Nothing is submitted by it; what runs stays, and a corrected one goes on.
         message = "; ".join(seen.problems)
         held = replace(status, reason=JobFailedReason.VALIDATION_FAILED, message=message)
-        news = (Notice(JobEvent.INVALID, message, warning=True),) if message != seen.job.status.message else ()
-        return _stay(seen, held, calls=calls, notices=news)
+        events = (EventRecord(JobEvent.INVALID, message, warning=True),) if message != seen.job.status.message else ()
+        return _stay(seen, held, calls=calls, events=events)
     status = replace(status, reason="", message="")
     if cluster is None:
         return _stay(seen, status, *(() if spec.cluster_selector else (Step.MAKE_CLUSTER,)))
@@ -186,9 +187,9 @@ def follow(seen: Snapshot) -> Decision:
         if failing_for >= waiting.status_check:
             return fail(seen, status, JobFailedReason.STATUS_CHECK_TIMEOUT, str(ray.error))
         failing = replace(_untold(status, str(ray.error)), job_status_check_failure_start_time=_second(ray.since))
-        notice = Notice(JobEvent.NOT_REACHED, str(ray.error), warning=True)
+        event = EventRecord(JobEvent.NOT_REACHED, str(ray.error), warning=True)
         again = waiting.status_check - failing_for
-        return _stay(seen, failing, *_service(seen), calls=_asks(seen), again=again, notices=(notice,))
+        return _stay(seen, failing, *_service(seen), calls=_asks(seen), again=again, events=(event,))
 
     status = replace(status, job_status_check_failure_start_time=None)
     if details is None:
@@ -196,8 +197,8 @@ def follow(seen: Snapshot) -> Decision:
 
     # Ray has it: whatever has become of the submitter, it is not failed for that.
     known = status.job_status is not JobStatus.NEW
-    news = () if known else (Notice(JobEvent.SUBMITTED, f"Ray has the job {status.job_id}"),)
-    return _stay(seen, _as_told(status, details), *_service(seen), calls=_asks(seen), notices=news)
+    events = () if known else (EventRecord(JobEvent.SUBMITTED, f"Ray has the job {status.job_id}"),)
+    return _stay(seen, _as_told(status, details), *_service(seen), calls=_asks(seen), events=events)
 
 
 def _absent(seen: Snapshot, status: RayJobStatus) -> Decision:
@@ -220,10 +221,10 @@ def _absent(seen: Snapshot, status: RayJobStatus) -> Decision:
         failing_for = seen.now - submitted.since
         if submitted.error.permanent or failing_for >= seen.waiting.status_check:
             return fail(seen, status, JobFailedReason.SUBMISSION_FAILED, str(submitted.error))
-        notice = Notice(JobEvent.NOT_REACHED, str(submitted.error), warning=True)
+        event = EventRecord(JobEvent.NOT_REACHED, str(submitted.error), warning=True)
         again = seen.waiting.status_check - failing_for
         status = _untold(status, str(submitted.error))
-        return _stay(seen, status, *_service(seen), calls=_SUBMIT, again=again, notices=(notice,))
+        return _stay(seen, status, *_service(seen), calls=_SUBMIT, again=again, events=(event,))
     return _stay(seen, _untold(status), *_service(seen), calls=_SUBMIT)
 
 
@@ -238,8 +239,8 @@ def _lost(seen: Snapshot, status: RayJobStatus) -> Decision:
         message=message,
         job_status_check_failure_start_time=before.job_status_check_failure_start_time if known else _second(since),
     )
-    news = () if known else (Notice(JobEvent.LOST, message, warning=True),)
-    return _stay(seen, lost, *_service(seen), calls=_asks(seen), notices=news)
+    events = () if known else (EventRecord(JobEvent.LOST, message, warning=True),)
+    return _stay(seen, lost, *_service(seen), calls=_asks(seen), events=events)
 
 
 def end(seen: Snapshot, status: RayJobStatus, reason: str = "") -> Decision:
@@ -255,8 +256,8 @@ def end(seen: Snapshot, status: RayJobStatus, reason: str = "") -> Decision:
         succeeded=succeeded,
         job_status_check_failure_start_time=None,
     )
-    notice = Notice(JobEvent.COMPLETED, f"the job {status.job_id} has ended: {status.job_status}")
-    return _write(seen, complete, notice)
+    event = EventRecord(JobEvent.COMPLETED, f"the job {status.job_id} has ended: {status.job_status}")
+    return _write(seen, complete, event)
 
 
 def fail(seen: Snapshot, status: RayJobStatus, reason: JobFailedReason, message: str) -> Decision:
@@ -273,8 +274,8 @@ def fail(seen: Snapshot, status: RayJobStatus, reason: JobFailedReason, message:
         job_status_check_failure_start_time=None,
     )
     note = f"{reason}: {message or 'Ray gives no reason'}"
-    event = JobEvent.RETRIED if again else JobEvent.FAILED
-    return _write(seen, ended, Notice(event, note, warning=True))
+    event = EventRecord(JobEvent.RETRIED if again else JobEvent.FAILED, note, warning=True)
+    return _write(seen, ended, event)
 
 
 def take_down(seen: Snapshot) -> Decision:
@@ -282,8 +283,8 @@ def take_down(seen: Snapshot) -> Decision:
     status = seen.job.status
     steps = (*((Step.DELETE_SUBMITTER,) if seen.job_object else ()), *_own_clusters(seen))
     if steps or seen.own_clusters or seen.job_object:
-        goes = Notice(JobEvent.DELETED_CLUSTER, f"the RayCluster {status.ray_cluster_name} goes")
-        return Decision(status=status, steps=steps, notices=(goes,) if Step.DELETE_CLUSTERS in steps else ())
+        goes = EventRecord(JobEvent.DELETED_CLUSTER, f"the RayCluster {status.ray_cluster_name} goes")
+        return Decision(status=status, steps=steps, events=(goes,) if Step.DELETE_CLUSTERS in steps else ())
     suspending = status.job_deployment_status is JobDeploymentStatus.SUSPENDING
     cleared = RayJobStatus(
         job_deployment_status=JobDeploymentStatus.SUSPENDED if suspending else JobDeploymentStatus.NEW,
@@ -291,10 +292,10 @@ def take_down(seen: Snapshot) -> Decision:
         failed=status.failed,
         start_time=status.start_time,
     )
-    notices = (
-        (Notice(JobEvent.SUSPENDED, "its cluster has been deleted; it waits to be resumed"),) if suspending else ()
+    events = (
+        (EventRecord(JobEvent.SUSPENDED, "its cluster has been deleted; it waits to be resumed"),) if suspending else ()
     )
-    return _write(seen, cleared, *notices)
+    return _write(seen, cleared, *events)
 
 
 def let_go(seen: Snapshot) -> Decision:
@@ -318,7 +319,7 @@ def let_go(seen: Snapshot) -> Decision:
     if job.spec.cluster_selector and left > timedelta():
         return Decision(status=status, calls=_STOP, again=left)
     message = f"the job {status.job_id} could not be told to stop: {told.error}"
-    return replace(gone, notices=(Notice(JobEvent.STOP_FAILED, message, warning=True),))
+    return replace(gone, events=(EventRecord(JobEvent.STOP_FAILED, message, warning=True),))
 
 
 def _may_have_job(seen: Snapshot) -> bool:
@@ -334,10 +335,10 @@ _STOP: Final = frozenset({Call.STOP})
 _WITH_JOB: Final = frozenset({JobDeploymentStatus.RUNNING, JobDeploymentStatus.FAILED})
 
 
-def _write(seen: Snapshot, status: RayJobStatus, *notices: Notice) -> Decision:
+def _write(seen: Snapshot, status: RayJobStatus, *events: EventRecord) -> Decision:
     changed = status.job_deployment_status is not seen.job.status.job_deployment_status
-    news = notices if changed or status.message != seen.job.status.message else ()
-    return Decision(status=status, steps=(Step.WRITE_STATUS,), notices=news)
+    new = events if changed or status.message != seen.job.status.message else ()
+    return Decision(status=status, steps=(Step.WRITE_STATUS,), events=new)
 
 
 def _stay(
@@ -346,11 +347,11 @@ def _stay(
     *steps: Step,
     calls: frozenset[Call] = frozenset(),
     again: timedelta | None = None,
-    notices: tuple[Notice, ...] = (),
+    events: tuple[EventRecord, ...] = (),
 ) -> Decision:
     due = (again, *(limit - seen.now for limit in _limits(seen)))
     soonest = min((left for left in due if left is not None and left > timedelta()), default=None)
-    return Decision(status=status, steps=(*steps, Step.WRITE_STATUS), calls=calls, again=soonest, notices=notices)
+    return Decision(status=status, steps=(*steps, Step.WRITE_STATUS), calls=calls, again=soonest, events=events)
 
 
 def _has_begun(seen: Snapshot) -> bool:

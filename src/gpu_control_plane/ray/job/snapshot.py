@@ -9,7 +9,7 @@ from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.job import RayJob, RayJobStatus
 from gpu_control_plane.ray.dashboard.calls import Answer
 from gpu_control_plane.ray.dashboard.models import JobDetails
-from gpu_control_plane.ray.job.events import JobEvent
+from gpu_control_plane.ray.event_record import EventRecord
 
 
 class Submitter(enum.Enum):
@@ -93,14 +93,6 @@ class Call(enum.Enum):
     STOP = "to stop it"
 
 
-class Notice(msgspec.Struct, frozen=True):
-    """An Event to record once the steps have been carried out."""
-
-    reason: JobEvent
-    note: str
-    warning: bool = False
-
-
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What now."""
 
@@ -108,6 +100,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     calls: frozenset[Call] = frozenset()
     """What is asked until the next decision. Other calls end."""
-    notices: tuple[Notice, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    """Recorded once the steps have been carried out."""
     again: timedelta | None = None
     """When to look again, whatever happens."""

@@ -148,15 +148,15 @@ def test_of_missed_times_the_latest_is_made_up_for(given: RayCronJob, moment: st
 
 def test_a_missed_time_is_told() -> None:
     decision = now(cron(startingDeadlineSeconds=60), "2026-01-01T01:30:00")
-    assert [notice.reason for notice in decision.notices] == [CronJobEvent.MISSED]
+    assert [event.reason for event in decision.events] == [CronJobEvent.MISSED]
 
 
 def test_a_time_that_is_left_out_is_told_once() -> None:
     given = cron(startingDeadlineSeconds=60)
     before = replace(given, status=now(given, "2026-01-01T00:30:00").status)
     first = now(before, "2026-01-01T01:30:00")
-    assert [notice.reason for notice in first.notices] == [CronJobEvent.MISSED]
-    assert now(replace(given, status=first.status), "2026-01-01T01:40:00").notices == ()
+    assert [event.reason for event in first.events] == [CronJobEvent.MISSED]
+    assert now(replace(given, status=first.status), "2026-01-01T01:40:00").events == ()
 
 
 def test_a_suspended_one_has_no_next_time() -> None:
@@ -209,7 +209,7 @@ def test_what_happens_to_the_one_before(policy: str, before: RayJob, due: bool, 
 def test_a_time_that_waited_is_made_up_for_when_the_one_before_has_ended() -> None:
     given = cron(concurrencyPolicy="Forbid")
     waits = now(given, "2026-01-01T01:00:00", made("nightly-1"))
-    assert [notice.reason for notice in waits.notices] == [CronJobEvent.STILL_ACTIVE]
+    assert [event.reason for event in waits.events] == [CronJobEvent.STILL_ACTIVE]
     assert waits.status.last_schedule_time is None
     later = now(given, "2026-01-01T01:20:00", made("nightly-1", "Complete", ended=CREATED))
     assert later.due == at("2026-01-01T01:00")
@@ -276,9 +276,9 @@ def test_a_spec_that_cannot_be_carried_out_makes_nothing_and_says_why_once() -> 
     held = find(decision.status.conditions, "Valid")
     assert held is not None
     assert (held.status, held.message) == ("False", "spec.schedule: it is none.")
-    assert [notice.reason for notice in decision.notices] == [CronJobEvent.INVALID]
+    assert [event.reason for event in decision.events] == [CronJobEvent.INVALID]
     known = replace(cron(), status=decision.status)
-    assert now(known, "2026-01-01T09:01", problems=("spec.schedule: it is none.",)).notices == ()
+    assert now(known, "2026-01-01T09:01", problems=("spec.schedule: it is none.",)).events == ()
     corrected = now(known, "2026-01-01T09:02")
     assert corrected.due == at("2026-01-01T09:00")
     held = find(corrected.status.conditions, "Valid")

@@ -75,10 +75,10 @@ def test_before_it_begins(state: str, spec: dict[str, Any], problems: tuple[str,
 
 def test_a_problem_is_told_once() -> None:
     first = decide(seen(job(), problems=("no entrypoint",)))
-    assert [notice.reason for notice in first.notices] == [JobEvent.INVALID]
+    assert [event.reason for event in first.events] == [JobEvent.INVALID]
     held = job("ValidationFailed", reason="ValidationFailed", message="no entrypoint")
     again = decide(seen(held, problems=("no entrypoint",)))
-    assert (again.notices, again.status) == ((), held.status)
+    assert (again.events, again.status) == ((), held.status)
 
 
 def test_a_corrected_job_goes_on_with_what_was_made_for_it() -> None:
@@ -367,10 +367,10 @@ def test_a_person_is_told_once_that_ray_has_lost_the_job() -> None:
     assert (status.job_deployment_status, status.job_status) == ("Running", "RUNNING")
     assert (status.reason, status.message) == ("JobLost", message)
     assert status.job_status_check_failure_start_time == NOW - timedelta(seconds=5)
-    assert [(notice.reason, notice.warning) for notice in first.notices] == [(JobEvent.LOST, True)]
+    assert [(event.reason, event.warning) for event in first.events] == [(JobEvent.LOST, True)]
 
     again = decide(seen(replace(held, status=status), ray=told(None)))
-    assert (again.status, again.notices) == (status, ())
+    assert (again.status, again.events) == (status, ())
     found = decide(seen(replace(held, status=status), ray=told("RUNNING", message="it runs"))).status
     assert (found.reason, found.message, found.job_status_check_failure_start_time) == ("", "it runs", None)
 
@@ -431,7 +431,7 @@ def test_a_submission_that_is_refused(error: Any, seconds: int, then: tuple[str,
 def test_since_when_ray_does_not_answer_is_in_the_status_and_goes_with_the_next_answer() -> None:
     decision = decide(seen(job("Running"), ray=failing(AWAY, seconds=45), submitter=Submitter.ACTIVE))
     assert decision.status.job_status_check_failure_start_time == NOW - timedelta(seconds=45)
-    assert [notice.reason for notice in decision.notices] == [JobEvent.NOT_REACHED]
+    assert [event.reason for event in decision.events] == [JobEvent.NOT_REACHED]
     held = job("Running", jobStatusCheckFailureStartTime=BEFORE)
     decision = decide(seen(held, ray=told("RUNNING")))
     assert decision.status.job_status_check_failure_start_time is None
