@@ -53,7 +53,7 @@ from gpu_control_plane.pools.events import record_cards, record_expired, record_
 from gpu_control_plane.pools.explain.pod import explain_pod
 from gpu_control_plane.pools.status import pool_status
 from gpu_control_plane.ray.waiting import controller as overdue
-from gpu_control_plane.ray.waiting.controller import Overdue, tell_overdue
+from gpu_control_plane.ray.waiting.controller import Overdue, record_overdue
 from gpu_control_plane.ray.waiting.lookup import WaitingLookup
 from gpu_control_plane.rules.pool_validation import PoolFault
 from unit.agent.node.test_burnin_runner import burning_in
@@ -248,10 +248,10 @@ def _ray[T: Object](find: Callable[[WaitingLookup, T], Iterable[Overdue]], item:
 
     async def raised(recorder: EventRecorder, _folder: Path) -> None:
         held = ray.lookup(ray.cluster(), ray.worker(message="0/1 nodes are available"), item)
-        told: dict[str, datetime] = {}
+        recorded: dict[str, datetime] = {}
         for minute in range(30):
-            told = tell_overdue(recorder, item, find(held, item), told, NOON - timedelta(minutes=30 - minute))
-        assert told
+            recorded = record_overdue(recorder, item, find(held, item), recorded, NOON - timedelta(minutes=30 - minute))
+        assert recorded
 
     return raised
 

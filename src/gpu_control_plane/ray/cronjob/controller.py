@@ -45,7 +45,7 @@ def build(parts: RayParts) -> None:
         cron = await write_status(runtime.client, cron, decision.status)
         for event in decision.events:
             emit(runtime.events, cron, event)
-        return Requeue(after=decision.again.total_seconds()) if decision.again is not None else None
+        return Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
 
     async def make(cron: RayCronJob, due: datetime) -> None:
         name = job_name(cron, due)

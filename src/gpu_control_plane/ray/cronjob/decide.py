@@ -45,7 +45,8 @@ class CronDecision(msgspec.Struct, frozen=True, kw_only=True):
     due: datetime | None = None
     """The time for which a RayJob is made."""
     events: tuple[EventRecord, ...] = ()
-    again: timedelta | None = None
+    again_in: timedelta | None = None
+    """When to look again, whatever happens."""
 
 
 def decide(seen: CronSnapshot) -> CronDecision:
@@ -57,11 +58,14 @@ def decide(seen: CronSnapshot) -> CronDecision:
         events = (EventRecord(CronJobEvent.INVALID, message, warning=True),) if new else ()
         return CronDecision(status=_status(seen, None, cron.status.last_schedule_time), events=events)
     next_time = next_after(cron, now)
-    again = min(next_time - now, _LONGEST) if next_time is not None else None
+    again_in = min(next_time - now, _LONGEST) if next_time is not None else None
     old = surplus(seen)
     due = None if cron.spec.suspend else missed(cron, now)
     idle = CronDecision(
-        status=_status(seen, next_time, cron.status.last_schedule_time), delete=old, events=_deleted(old), again=again
+        status=_status(seen, next_time, cron.status.last_schedule_time),
+        delete=old,
+        events=_deleted(old),
+        again_in=again_in,
     )
     if due is None:
         return idle

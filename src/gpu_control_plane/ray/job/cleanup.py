@@ -45,13 +45,13 @@ def clean_up(seen: Snapshot) -> Decision:
     status = seen.job.status
     submits = _may_still_submit(seen)
     first = (Step.DELETE_SUBMITTER,) if submits else ()
-    calls, again = _stop(seen) if not submits else (frozenset(), None)
+    calls, again_in = _stop(seen) if not submits else (frozenset(), None)
     undone = [one for one in deletions(seen) if _is_undone(seen, one.policy)]
     overdue = [one.policy for one in undone if one.at <= seen.now]
     later = [one.at - seen.now for one in undone if one.at > seen.now]
-    soonest = min((*later, *((again,) if again is not None else ())), default=None)
+    soonest = min((*later, *((again_in,) if again_in is not None else ())), default=None)
     if not overdue:
-        return Decision(status=status, steps=(*first, Step.MAKE_GROUP), calls=calls, again=soonest)
+        return Decision(status=status, steps=(*first, Step.MAKE_GROUP), calls=calls, again_in=soonest)
     policy = max(overdue, key=_STRENGTH.index)
     step = {
         DeletionPolicy.SELF: Step.DELETE_SELF,
@@ -59,7 +59,7 @@ def clean_up(seen: Snapshot) -> Decision:
         DeletionPolicy.WORKERS: Step.SUSPEND_WORKERS,
     }[policy]
     event = EventRecord(*_NOTES[policy])
-    return Decision(status=status, steps=(*first, step), calls=calls, events=(event,), again=soonest)
+    return Decision(status=status, steps=(*first, step), calls=calls, events=(event,), again_in=soonest)
 
 
 def deletions(seen: Snapshot) -> Iterator[Due]:
@@ -121,7 +121,7 @@ def _stop(seen: Snapshot) -> tuple[frozenset[Call], timedelta | None]:
     status = seen.job.status
     if status.reason not in _OUR_CLOCKS or status.job_status.terminal or not status.job_id or status.end_time is None:
         return frozenset(), None
-    left = status.end_time + seen.waiting.status_check - seen.now
+    left = status.end_time + seen.timings.status_check - seen.now
     if seen.cluster is None or left <= timedelta():
         return frozenset(), None
     # Once Ray has been told, the call is kept and not made again.

@@ -23,7 +23,7 @@ from gpu_control_plane.ray.job.decide import decide
 from gpu_control_plane.ray.job.events import JobEvent
 from gpu_control_plane.ray.job.manifests import job_head_service, ray_cluster, submitter_job, suspended_workers
 from gpu_control_plane.ray.job.observe import living_head, submitter_of
-from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, Waiting
+from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, Timings
 from gpu_control_plane.ray.job.submission import call_name, submission
 from gpu_control_plane.ray.names import head_service_name
 from gpu_control_plane.ray.owned import MADE_HERE, OF_CLUSTERS, OwnedJob, OwnedService, RayPod, controller_of, is_owned
@@ -81,7 +81,7 @@ class _Jobs:
         self._client = parts.runtime.client
         self._options = parts.settings.options
         settings = parts.settings
-        self._waiting = Waiting(
+        self._timings = Timings(
             status_check=settings.job_status_check_timeout,
             end_grace=settings.job_end_grace,
             submitter_grace=settings.submitter_grace,
@@ -110,7 +110,7 @@ class _Jobs:
             Step.DELETE_CLUSTERS: self._delete_clusters,
             Step.DELETE_SUBMITTER: self._delete_submitter,
             Step.DELETE_SELF: self._delete,
-            Step.REMOVE_FINALIZER: self._let_go,
+            Step.REMOVE_FINALIZER: self._remove_finalizer,
         }
 
     async def reconcile(self, key: Key) -> Requeue | None:
@@ -126,7 +126,7 @@ class _Jobs:
             emit(self._parts.runtime.events, job, event)
         if trouble is not None:
             raise trouble
-        return Requeue(after=decision.again.total_seconds()) if decision.again is not None else None
+        return Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
 
     def _look(self, job: RayJob) -> Snapshot:
         cluster = self._cluster(job)
@@ -150,7 +150,7 @@ class _Jobs:
             stopped=self._latest(job, call_name(job, Call.STOP, submitter, submitted=done)),
             problems=tuple(self._all_problems(job)) if job.status.job_deployment_status in _CHECKED else (),
             deletes_self=self._options.delete_job_after_finish,
-            waiting=self._waiting,
+            timings=self._timings,
         )
 
     def _latest(self, job: RayJob, name: str) -> Any:
@@ -180,7 +180,7 @@ class _Jobs:
                     await self._acts[step](replace(job, status=decision.status))
         return job, trouble
 
-    async def _let_go(self, job: RayJob) -> None:
+    async def _remove_finalizer(self, job: RayJob) -> None:
         await remove_finalizer(self._client, job, Finalizer.JOB.value)
 
     async def _make_cluster(self, job: RayJob) -> None:

@@ -34,7 +34,7 @@ _NEVER_RETRIED: Final = frozenset({JobFailedReason.DEADLINE_EXCEEDED, JobFailedR
 def decide(seen: Snapshot) -> Decision:
     """What now?"""
     if seen.job.deleting:
-        return let_go(seen)
+        return finalize(seen)
     match seen.job.status.job_deployment_status:
         case JobDeploymentStatus.INITIALIZING:
             return initialize(seen)
@@ -43,7 +43,7 @@ def decide(seen: Snapshot) -> Decision:
         case JobDeploymentStatus.RUNNING:
             return follow(seen)
         case JobDeploymentStatus.SUSPENDING | JobDeploymentStatus.RETRYING:
-            return take_down(seen)
+            return delete_cluster(seen)
         case JobDeploymentStatus.COMPLETE | JobDeploymentStatus.FAILED:
             return clean_up(seen)
         case _:
@@ -105,7 +105,7 @@ def initialize(seen: Snapshot) -> Decision:
         return Decision(status=running, steps=(*_service(seen), Step.WRITE_STATUS), calls=_asks(seen))
     suspend, late = _is_to_suspend(seen), _missed_deadline(seen) or _missed_pre_running(seen)
     if (suspend or late) and submits_itself and (left := _until_heard(seen)):
-        return _stay(seen, status, calls=calls, again=left)
+        return _stay(seen, status, calls=calls, again_in=left)
     if suspend:
         return _suspend(seen, status)
     if late:
@@ -143,7 +143,7 @@ def wait_for_person(seen: Snapshot) -> Decision:
 
 def follow(seen: Snapshot) -> Decision:
     """The job has been, or is being, submitted."""
-    spec, ray, waiting = seen.job.spec, seen.ray, seen.waiting
+    spec, ray, timings = seen.job.spec, seen.ray, seen.timings
     suspend = _is_to_suspend(seen)
     status = _looked_at(seen)
     details = ray.value if ray is not None else None
@@ -153,12 +153,12 @@ def follow(seen: Snapshot) -> Decision:
     # Has it ended? That counts before every clock. A submitter that still prints the log is waited for.
     ended = _ended(status, details)
     if ended is not None:
-        left = _end_of(ended, seen) + waiting.end_grace - seen.now
+        left = _end_of(ended, seen) + timings.end_grace - seen.now
         if seen.submitter is not Submitter.ACTIVE or suspend or deadline:
             return end(seen, ended)
         if left <= timedelta():
             return end(seen, ended, JobFailedReason.GRACE_PERIOD_EXCEEDED)
-        return _stay(seen, ended, *_service(seen), calls=_asks(seen), again=left)
+        return _stay(seen, ended, *_service(seen), calls=_asks(seen), again_in=left)
 
     # Can Ray still be asked at all?
     if seen.cluster is None:
@@ -169,7 +169,7 @@ def follow(seen: Snapshot) -> Decision:
     # Not heard yet: this process has begun to look, or Ray's dashboard has just stopped answering.
     left = _until_heard(seen)
     if ray is None or left:
-        return _stay(seen, status, *_service(seen), calls=_asks(seen), again=left)
+        return _stay(seen, status, *_service(seen), calls=_asks(seen), again_in=left)
 
     # It has not ended, as far as can be known.
     if suspend:
@@ -184,12 +184,14 @@ def follow(seen: Snapshot) -> Decision:
             unknown = replace(status, job_status=JobStatus.FAILED)
             message = f"the submitter has ended, and what became of the job cannot be known: {ray.error}"
             return fail(seen, unknown, JobFailedReason.GRACE_PERIOD_EXCEEDED, message)
-        if failing_for >= waiting.status_check:
+        if failing_for >= timings.status_check:
             return fail(seen, status, JobFailedReason.STATUS_CHECK_TIMEOUT, str(ray.error))
-        failing = replace(_untold(status, str(ray.error)), job_status_check_failure_start_time=_second(ray.since))
+        failing = replace(
+            _without_details(status, str(ray.error)), job_status_check_failure_start_time=_second(ray.since)
+        )
         event = EventRecord(JobEvent.NOT_REACHED, str(ray.error), warning=True)
-        again = waiting.status_check - failing_for
-        return _stay(seen, failing, *_service(seen), calls=_asks(seen), again=again, events=(event,))
+        again_in = timings.status_check - failing_for
+        return _stay(seen, failing, *_service(seen), calls=_asks(seen), again_in=again_in, events=(event,))
 
     status = replace(status, job_status_check_failure_start_time=None)
     if details is None:
@@ -198,7 +200,7 @@ def follow(seen: Snapshot) -> Decision:
     # Ray has it: whatever has become of the submitter, it is not failed for that.
     known = status.job_status is not JobStatus.NEW
     events = () if known else (EventRecord(JobEvent.SUBMITTED, f"Ray has the job {status.job_id}"),)
-    return _stay(seen, _as_told(status, details), *_service(seen), calls=_asks(seen), events=events)
+    return _stay(seen, _with_details(status, details), *_service(seen), calls=_asks(seen), events=events)
 
 
 def _absent(seen: Snapshot, status: RayJobStatus) -> Decision:
@@ -216,16 +218,16 @@ def _absent(seen: Snapshot, status: RayJobStatus) -> Decision:
     if mode is SubmissionMode.INTERACTIVE and lost:
         return _lost(seen, status)
     if mode is not SubmissionMode.HTTP:
-        return _stay(seen, _untold(status), *_service(seen), calls=_asks(seen))
+        return _stay(seen, _without_details(status), *_service(seen), calls=_asks(seen))
     if submitted is not None and submitted.error is not None:
         failing_for = seen.now - submitted.since
-        if submitted.error.permanent or failing_for >= seen.waiting.status_check:
+        if submitted.error.permanent or failing_for >= seen.timings.status_check:
             return fail(seen, status, JobFailedReason.SUBMISSION_FAILED, str(submitted.error))
         event = EventRecord(JobEvent.NOT_REACHED, str(submitted.error), warning=True)
-        again = seen.waiting.status_check - failing_for
-        status = _untold(status, str(submitted.error))
-        return _stay(seen, status, *_service(seen), calls=_SUBMIT, again=again, events=(event,))
-    return _stay(seen, _untold(status), *_service(seen), calls=_SUBMIT)
+        again_in = seen.timings.status_check - failing_for
+        status = _without_details(status, str(submitted.error))
+        return _stay(seen, status, *_service(seen), calls=_SUBMIT, again_in=again_in, events=(event,))
+    return _stay(seen, _without_details(status), *_service(seen), calls=_SUBMIT)
 
 
 def _lost(seen: Snapshot, status: RayJobStatus) -> Decision:
@@ -278,7 +280,7 @@ def fail(seen: Snapshot, status: RayJobStatus, reason: JobFailedReason, message:
     return _write(seen, ended, event)
 
 
-def take_down(seen: Snapshot) -> Decision:
+def delete_cluster(seen: Snapshot) -> Decision:
     """The cluster of this try, and its submitter, are to go; then the names of the try are forgotten."""
     status = seen.job.status
     steps = (*((Step.DELETE_SUBMITTER,) if seen.job_object else ()), *_own_clusters(seen))
@@ -298,7 +300,7 @@ def take_down(seen: Snapshot) -> Decision:
     return _write(seen, cleared, *events)
 
 
-def let_go(seen: Snapshot) -> Decision:
+def finalize(seen: Snapshot) -> Decision:
     """The RayJob is being deleted. A job that has not ended is told to stop, once its submitter cannot submit it any
     more; a cluster that goes with the RayJob takes its job with it, so there it is not insisted on."""
     job, status = seen.job, seen.job.status
@@ -310,15 +312,15 @@ def let_go(seen: Snapshot) -> Decision:
         return gone
     if seen.job_object and job.spec.cluster_selector:
         return Decision(status=status, steps=(Step.DELETE_SUBMITTER,))
-    told = seen.stopped
-    if told is None:
+    answer = seen.stopped
+    if answer is None:
         return Decision(status=status, calls=_STOP)
-    if told.error is None:
+    if answer.error is None:
         return gone
-    left = seen.waiting.submitter_grace - (seen.now - told.since)
+    left = seen.timings.submitter_grace - (seen.now - answer.since)
     if job.spec.cluster_selector and left > timedelta():
-        return Decision(status=status, calls=_STOP, again=left)
-    message = f"the job {status.job_id} could not be told to stop: {told.error}"
+        return Decision(status=status, calls=_STOP, again_in=left)
+    message = f"the job {status.job_id} could not be told to stop: {answer.error}"
     return replace(gone, events=(EventRecord(JobEvent.STOP_FAILED, message, warning=True),))
 
 
@@ -346,12 +348,12 @@ def _stay(
     status: RayJobStatus,
     *steps: Step,
     calls: frozenset[Call] = frozenset(),
-    again: timedelta | None = None,
+    again_in: timedelta | None = None,
     events: tuple[EventRecord, ...] = (),
 ) -> Decision:
-    due = (again, *(limit - seen.now for limit in _limits(seen)))
+    due = (again_in, *(limit - seen.now for limit in _limits(seen)))
     soonest = min((left for left in due if left is not None and left > timedelta()), default=None)
-    return Decision(status=status, steps=(*steps, Step.WRITE_STATUS), calls=calls, again=soonest, events=events)
+    return Decision(status=status, steps=(*steps, Step.WRITE_STATUS), calls=calls, again_in=soonest, events=events)
 
 
 def _has_begun(seen: Snapshot) -> bool:
@@ -368,7 +370,7 @@ def _has_begun(seen: Snapshot) -> bool:
 def _until_heard(seen: Snapshot) -> timedelta:
     """How long nothing is concluded from Ray's silence: this process may have just begun to ask, or the dashboard has
     just stopped answering. Nothing once it has answered, or been silent for long."""
-    ray, grace = seen.ray, seen.waiting.submitter_grace
+    ray, grace = seen.ray, seen.timings.submitter_grace
     if ray is None:
         return grace
     return max(grace - (seen.now - ray.since), timedelta()) if ray.error is not None else timedelta()
@@ -394,7 +396,7 @@ def _looked_at(seen: Snapshot) -> RayJobStatus:
     )
 
 
-def _as_told(status: RayJobStatus, details: JobDetails) -> RayJobStatus:
+def _with_details(status: RayJobStatus, details: JobDetails) -> RayJobStatus:
     """The status with what Ray says of the job."""
     times = RayJobInfo(start_time=details.start_time, end_time=details.end_time)
     return replace(
@@ -407,7 +409,7 @@ def _as_told(status: RayJobStatus, details: JobDetails) -> RayJobStatus:
     )
 
 
-def _untold(status: RayJobStatus, trouble: str = "") -> RayJobStatus:
+def _without_details(status: RayJobStatus, trouble: str = "") -> RayJobStatus:
     """The status while Ray says nothing of the job, and why, if that is known. What it has said before stays."""
     return replace(status, message=trouble) if status.job_status is JobStatus.NEW else status
 
@@ -415,7 +417,7 @@ def _untold(status: RayJobStatus, trouble: str = "") -> RayJobStatus:
 def _ended(status: RayJobStatus, details: JobDetails | None) -> RayJobStatus | None:
     """The status of a job that has ended: by what Ray says, or has said before."""
     if details is not None and details.status.terminal:
-        return _as_told(status, details)
+        return _with_details(status, details)
     return status if status.job_status.terminal else None
 
 

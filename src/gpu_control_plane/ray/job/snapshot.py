@@ -27,8 +27,8 @@ class Submitter(enum.Enum):
         return self in {Submitter.MISSING, Submitter.SUCCEEDED, Submitter.FAILED}
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """Waiting times."""
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the operator waits before it concludes something from silence."""
 
     status_check: timedelta = timedelta(minutes=5)
     """How long Ray's dashboard may not answer."""
@@ -66,7 +66,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Why the spec cannot be carried out."""
     deletes_self: bool = False
     """Whether a RayJob goes as a whole where its spec asks for its cluster to go."""
-    waiting: Waiting = Waiting()
+    timings: Timings = Timings()
 
 
 class Step(enum.Enum):
@@ -102,5 +102,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked until the next decision. Other calls end."""
     events: tuple[EventRecord, ...] = ()
     """Recorded once the steps have been carried out."""
-    again: timedelta | None = None
+    again_in: timedelta | None = None
     """When to look again, whatever happens."""

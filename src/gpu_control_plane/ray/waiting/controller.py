@@ -1,4 +1,4 @@
-"""Tells of what has waited for long, by Events: once each time it begins to wait.
+"""Events about what has waited for long: one each time it begins to wait.
 
 Pods that wait for cards are told why by the controller of pools; this is about the cluster, the job and the service
 that wait because of them, or of something else. Alerts fire for the same.
@@ -25,7 +25,7 @@ from gpu_control_plane.ray.watched import Watched
 
 
 class Overdue(msgspec.Struct, frozen=True):
-    """Something to tell of when it has lasted: what waits, since when, the reason of the Event, and why."""
+    """Something that has an Event when it has lasted: what waits, since when, the reason of the Event, and why."""
 
     what: str
     since: datetime
@@ -35,10 +35,10 @@ class Overdue(msgspec.Struct, frozen=True):
 
 def build(parts: RayParts, lookup: WaitingLookup) -> None:
     """Add the three controllers to the process."""
-    clusters = _Told(parts, "ray-waiting-clusters", lookup.clusters, partial(of_cluster, lookup))
+    clusters = _OverdueController(parts, "ray-waiting-clusters", lookup.clusters, partial(of_cluster, lookup))
     clusters.watch_also(lookup.pods, _cluster_of)
-    _Told(parts, "ray-waiting-jobs", lookup.jobs, partial(of_job, lookup))
-    _Told(parts, "ray-waiting-services", lookup.services, partial(of_service, lookup))
+    _OverdueController(parts, "ray-waiting-jobs", lookup.jobs, partial(of_job, lookup))
+    _OverdueController(parts, "ray-waiting-services", lookup.services, partial(of_service, lookup))
 
 
 def of_cluster(lookup: WaitingLookup, cluster: RayCluster) -> Iterable[Overdue]:
@@ -61,30 +61,30 @@ def of_service(lookup: WaitingLookup, service: RayService) -> Iterable[Overdue]:
         yield Overdue("service", found.since, WaitingEvent.SERVICE, f"It answers no requests: {found.why}")
 
 
-def tell_overdue(
-    recorder: EventRecorder, item: Object, found: Iterable[Overdue], told: Mapping[str, datetime], due: datetime
+def record_overdue(
+    recorder: EventRecorder, item: Object, found: Iterable[Overdue], recorded: Mapping[str, datetime], due: datetime
 ) -> dict[str, datetime]:
-    """Record what has waited since `due` or longer and was not told yet; what has been told by now, by what waits and
-    since when."""
+    """Record what has waited since `due` or longer and was not recorded yet; what has been recorded by now, by what
+    waits and since when."""
     kept: dict[str, datetime] = {}
     for each in found:
         if each.since > due:
             continue
         kept[each.what] = each.since
-        if told.get(each.what) != each.since:
+        if recorded.get(each.what) != each.since:
             recorder.warning(item, each.reason, each.why)
     return kept
 
 
-class _Told[T: Object]:
-    """Of one kind, what has been told."""
+class _OverdueController[T: Object]:
+    """Records what is overdue among the objects of one kind, and remembers what it has recorded."""
 
     def __init__(self, parts: RayParts, name: str, items: Watched[T], find: Callable[[T], Iterable[Overdue]]) -> None:
         self._parts = parts
         self._items = items
         self._find = find
-        self._told: dict[Key, dict[str, datetime]] = {}
-        parts.runtime.on_lead(self._told.clear)
+        self._recorded: dict[Key, dict[str, datetime]] = {}
+        parts.runtime.on_lead(self._recorded.clear)
         self._controller = parts.runtime.controller(name, self._reconcile, workers=1)
         items.watch(self._controller)
         self._controller.watch(parts.lease.changed, lambda _fired: (item.key for item in items))
@@ -95,16 +95,16 @@ class _Told[T: Object]:
     async def _reconcile(self, key: Key) -> Requeue | None:
         item = self._items.at(key)
         if item is None or self._parts.lease.active() is not None:
-            self._told.pop(key, None)
+            self._recorded.pop(key, None)
             return None
         patience, now = self._parts.settings.waiting_hint_after, self._parts.now()
         found = tuple(self._find(item))
-        told = tell_overdue(self._parts.runtime.events, item, found, self._told.get(key, {}), now - patience)
-        if told:
-            self._told[key] = told
+        recorded = record_overdue(self._parts.runtime.events, item, found, self._recorded.get(key, {}), now - patience)
+        if recorded:
+            self._recorded[key] = recorded
         else:
-            self._told.pop(key, None)
-        later = [each.since + patience - now for each in found if each.what not in told]
+            self._recorded.pop(key, None)
+        later = [each.since + patience - now for each in found if each.what not in recorded]
         return Requeue(after=max(min(later).total_seconds(), 0.01)) if later else None
 
 

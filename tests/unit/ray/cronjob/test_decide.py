@@ -64,7 +64,7 @@ def now(given: RayCronJob, moment: str, *jobs: RayJob, problems: tuple[str, ...]
 
 def test_a_rayjob_is_made_when_its_time_has_come_and_not_before() -> None:
     early = now(cron(), "2026-01-01T00:59:59")
-    assert (early.due, early.again) == (None, timedelta(seconds=1))
+    assert (early.due, early.again_in) == (None, timedelta(seconds=1))
     assert early.status.next_schedule_time == at("2026-01-01T01:00")
     due = now(cron(), "2026-01-01T01:00:00")
     assert due.due == at("2026-01-01T01:00")
@@ -84,7 +84,7 @@ def test_the_name_of_a_rayjob_says_its_time() -> None:
 
 
 def test_it_looks_at_the_clock_every_ten_minutes_at_least() -> None:
-    assert now(cron("0 0 1 1 *"), "2026-03-01T00:00").again == timedelta(minutes=10)
+    assert now(cron("0 0 1 1 *"), "2026-03-01T00:00").again_in == timedelta(minutes=10)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_the_last_success_is_remembered_when_its_rayjob_is_gone() -> None:
 
 def test_a_spec_that_cannot_be_carried_out_makes_nothing_and_says_why_once() -> None:
     decision = now(cron(), "2026-01-01T09:00", problems=("spec.schedule: it is none.",))
-    assert (decision.due, decision.again) == (None, None)
+    assert (decision.due, decision.again_in) == (None, None)
     held = find(decision.status.conditions, "Valid")
     assert held is not None
     assert (held.status, held.message) == ("False", "spec.schedule: it is none.")

@@ -71,7 +71,7 @@ def cluster(state: str | None = "ready", *, deleting: bool = False, suspended: b
     return msgspec.convert(wire, RayCluster)
 
 
-def told(
+def answered(
     status: str | None, *, seconds_ago: float = 0, ended: datetime | None = None, message: str = ""
 ) -> Answer[JobDetails | None]:
     """What Ray has answered; None: it does not know the job."""

@@ -7,7 +7,7 @@ import pytest
 
 from gpu_control_plane.ray.job.decide import decide
 from gpu_control_plane.ray.job.snapshot import Call, Step, Submitter
-from unit.ray.job.builders import NOW, cluster, failing, job, seen, selecting, told
+from unit.ray.job.builders import NOW, answered, cluster, failing, job, seen, selecting
 from unit.ray.job.test_decide import AWAY
 
 SHUTDOWN = {"shutdownAfterJobFinishes": True}
@@ -59,7 +59,7 @@ def ended(state: str, spec: dict[str, Any], *, ago: float, job_status: str = "SU
 def test_after_a_success(spec: dict[str, Any], ago: int, steps: tuple[Step, ...], again: int | None) -> None:
     decision = decide(seen(ended("Complete", spec, ago=ago)))
     assert tuple(step for step in decision.steps if step is not Step.MAKE_GROUP) == steps
-    assert decision.again == (timedelta(seconds=again) if again is not None else None)
+    assert decision.again_in == (timedelta(seconds=again) if again is not None else None)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_after_a_failure(spec: dict[str, Any], job_status: str, steps: tuple[Ste
 def test_what_is_done_is_not_done_again(spec: dict[str, Any], there: Any, again: int | None) -> None:
     decision = decide(seen(ended("Complete", spec, ago=35), cluster=there))
     assert decision.steps == (Step.MAKE_GROUP,)
-    assert decision.again == (timedelta(seconds=again) if again is not None else None)
+    assert decision.again_in == (timedelta(seconds=again) if again is not None else None)
 
 
 def test_the_whole_rayjob_goes_where_the_operator_is_told_so() -> None:
@@ -120,7 +120,7 @@ def test_a_selected_cluster_never_goes_and_the_rayjob_does_where_a_rule_says_so(
 )
 def test_a_job_that_was_given_up_is_told_to_stop(reason: str, job_status: str, ago: int, told_to_stop: bool) -> None:
     given = ended("Failed", {}, ago=ago, job_status=job_status, reason=reason)
-    for stopped in (None, told("x"), failing(AWAY, seconds=5)):
+    for stopped in (None, answered("x"), failing(AWAY, seconds=5)):
         assert (Call.STOP in decide(seen(given, stopped=stopped)).calls) is told_to_stop
 
 

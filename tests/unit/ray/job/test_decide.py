@@ -11,7 +11,7 @@ from gpu_control_plane.ray.dashboard.errors import NoAnswer, Refused
 from gpu_control_plane.ray.job.decide import decide
 from gpu_control_plane.ray.job.events import JobEvent
 from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, Submitter
-from unit.ray.job.builders import BEFORE, NOW, cluster, failing, job, seen, selecting, told
+from unit.ray.job.builders import BEFORE, NOW, answered, cluster, failing, job, seen, selecting
 
 AWAY = NoAnswer("Ray's dashboard did not answer in time")
 HTTP = {"submissionMode": "HTTPMode"}
@@ -161,22 +161,22 @@ def test_a_job_that_has_been_submitted_is_followed_before_any_clock_counts(spec:
     ("spec", "ray", "then"),
     [
         # the head submits before the workers are up
-        ({}, told("PENDING"), ("Running", "")),
-        ({}, told("RUNNING"), ("Running", "")),
-        ({}, told(None), ("Initializing", "")),
+        ({}, answered("PENDING"), ("Running", "")),
+        ({}, answered("RUNNING"), ("Running", "")),
+        ({}, answered(None), ("Initializing", "")),
         ({}, failing(AWAY, seconds=999), ("Initializing", "")),
         # and what Ray says counts before the clocks, as far as it says something
-        (LATE, told("RUNNING"), ("Running", "")),
-        (TOO_LATE_TO_RUN, told("SUCCEEDED"), ("Running", "")),
-        (TOO_LATE_TO_RUN, told(None), ("Failed", "PreRunningDeadlineExceeded")),
-        (LATE, told(None), ("Failed", "DeadlineExceeded")),
+        (LATE, answered("RUNNING"), ("Running", "")),
+        (TOO_LATE_TO_RUN, answered("SUCCEEDED"), ("Running", "")),
+        (TOO_LATE_TO_RUN, answered(None), ("Failed", "PreRunningDeadlineExceeded")),
+        (LATE, answered(None), ("Failed", "DeadlineExceeded")),
         (LATE, None, ("Initializing", "")),
         (TOO_LATE_TO_RUN, None, ("Initializing", "")),
         (TOO_LATE_TO_RUN, failing(AWAY, seconds=29), ("Initializing", "")),
         (TOO_LATE_TO_RUN, failing(AWAY, seconds=30), ("Failed", "PreRunningDeadlineExceeded")),
         ({"suspend": True}, None, ("Initializing", "")),
-        ({"suspend": True}, told("RUNNING"), ("Running", "")),
-        ({"suspend": True}, told(None), ("Suspending", "")),
+        ({"suspend": True}, answered("RUNNING"), ("Running", "")),
+        ({"suspend": True}, answered(None), ("Suspending", "")),
     ],
 )
 def test_a_job_that_the_head_submits_is_looked_for_while_the_workers_come_up(
@@ -200,7 +200,9 @@ def test_a_job_on_a_selected_cluster_is_not_suspended() -> None:
     suspended = {"suspend": True}
     assert outcome(seen(selecting("Initializing", spec=suspended), cluster=cluster(None)))[0] == "Initializing"
     assert outcome(seen(selecting("Waiting", spec={**suspended, **INTERACTIVE}), cluster=cluster()))[0] == "Waiting"
-    assert outcome(seen(selecting("Running", spec=suspended), cluster=cluster(), ray=told("RUNNING")))[0] == "Running"
+    assert (
+        outcome(seen(selecting("Running", spec=suspended), cluster=cluster(), ray=answered("RUNNING")))[0] == "Running"
+    )
 
 
 def test_what_was_made_before_goes_when_a_corrected_job_is_suspended() -> None:
@@ -211,8 +213,8 @@ def test_what_was_made_before_goes_when_a_corrected_job_is_suspended() -> None:
 @pytest.mark.parametrize("end", [NOW + timedelta(days=1), NOW.replace(year=9999, month=12, day=31, hour=23, minute=59)])
 def test_an_end_in_the_future_of_another_clock_is_waited_for_no_longer(end: Any) -> None:
     around = {"submitter": Submitter.ACTIVE, "job_object": True}
-    decision = decide(seen(job("Running"), ray=told("SUCCEEDED", ended=end, seconds_ago=100), **around))
-    assert decision.again == timedelta(seconds=200)
+    decision = decide(seen(job("Running"), ray=answered("SUCCEEDED", ended=end, seconds_ago=100), **around))
+    assert decision.again_in == timedelta(seconds=200)
 
 
 def test_a_spec_edit_that_is_not_valid_submits_nothing_and_is_forgotten_when_corrected() -> None:
@@ -225,11 +227,11 @@ def test_a_spec_edit_that_is_not_valid_submits_nothing_and_is_forgotten_when_cor
 
 
 def test_a_deadline_is_kept_while_the_spec_is_not_valid() -> None:
-    assert decide(seen(job("Initializing", spec=IN_TIME), problems=("no",))).again == timedelta(seconds=1)
+    assert decide(seen(job("Initializing", spec=IN_TIME), problems=("no",))).again_in == timedelta(seconds=1)
 
 
 def test_a_running_job_is_not_failed_by_a_spec_edit() -> None:
-    assert outcome(seen(job("Running"), ray=told("RUNNING"), problems=("no",))) == ("Running", "")
+    assert outcome(seen(job("Running"), ray=answered("RUNNING"), problems=("no",))) == ("Running", "")
 
 
 @pytest.mark.parametrize(
@@ -264,43 +266,43 @@ ENDED_NOW, ENDED_LONG_AGO = NOW, NOW - timedelta(seconds=300)
     ("spec", "around", "then"),
     [
         # suspend, deadline
-        ({"suspend": True}, {"ray": told("RUNNING")}, ("Suspending", "")),
-        (LATE, {"ray": told("RUNNING")}, ("Failed", "DeadlineExceeded")),
-        (IN_TIME, {"ray": told("RUNNING")}, ("Running", "")),
+        ({"suspend": True}, {"ray": answered("RUNNING")}, ("Suspending", "")),
+        (LATE, {"ray": answered("RUNNING")}, ("Failed", "DeadlineExceeded")),
+        (IN_TIME, {"ray": answered("RUNNING")}, ("Running", "")),
         # what Ray says of the end counts before both
-        ({"suspend": True}, {"ray": told("SUCCEEDED")}, ("Complete", "")),
-        (LATE, {"ray": told("SUCCEEDED")}, ("Complete", "")),
-        (LATE, {"ray": told("FAILED")}, ("Failed", "AppFailed")),
+        ({"suspend": True}, {"ray": answered("SUCCEEDED")}, ("Complete", "")),
+        (LATE, {"ray": answered("SUCCEEDED")}, ("Complete", "")),
+        (LATE, {"ray": answered("FAILED")}, ("Failed", "AppFailed")),
         # and is waited for before a clock is believed
         ({"suspend": True}, {"ray": None}, ("Running", "")),
         (LATE, {"ray": None}, ("Running", "")),
         (LATE, {"ray": failing(AWAY, seconds=29)}, ("Running", "")),
         (LATE, {"ray": failing(AWAY, seconds=30)}, ("Failed", "DeadlineExceeded")),
         # the end, and a submitter that has not ended
-        ({}, {"ray": told("SUCCEEDED", ended=ENDED_NOW), "submitter": Submitter.ACTIVE}, ("Running", "")),
+        ({}, {"ray": answered("SUCCEEDED", ended=ENDED_NOW), "submitter": Submitter.ACTIVE}, ("Running", "")),
         (
             {},
-            {"ray": told("SUCCEEDED", ended=ENDED_LONG_AGO), "submitter": Submitter.ACTIVE},
+            {"ray": answered("SUCCEEDED", ended=ENDED_LONG_AGO), "submitter": Submitter.ACTIVE},
             ("Complete", "JobDeploymentStatusTransitionGracePeriodExceeded"),
         ),
         (
             {},
-            {"ray": told("FAILED", ended=ENDED_LONG_AGO), "submitter": Submitter.ACTIVE},
+            {"ray": answered("FAILED", ended=ENDED_LONG_AGO), "submitter": Submitter.ACTIVE},
             ("Failed", "JobDeploymentStatusTransitionGracePeriodExceeded"),
         ),
-        ({}, {"ray": told("SUCCEEDED", seconds_ago=299), "submitter": Submitter.ACTIVE}, ("Running", "")),
+        ({}, {"ray": answered("SUCCEEDED", seconds_ago=299), "submitter": Submitter.ACTIVE}, ("Running", "")),
         (
             {},
-            {"ray": told("STOPPED", seconds_ago=300), "submitter": Submitter.ACTIVE},
+            {"ray": answered("STOPPED", seconds_ago=300), "submitter": Submitter.ACTIVE},
             ("Complete", "JobDeploymentStatusTransitionGracePeriodExceeded"),
         ),
-        ({}, {"ray": told("SUCCEEDED"), "submitter": Submitter.SUCCEEDED}, ("Complete", "")),
-        ({}, {"ray": told("SUCCEEDED"), "submitter": Submitter.FAILED}, ("Complete", "")),
-        ({}, {"ray": told("SUCCEEDED"), "submitter": Submitter.MISSING}, ("Complete", "")),
-        ({}, {"ray": told("STOPPED"), "submitter": Submitter.FAILED}, ("Complete", "")),
-        ({}, {"ray": told("FAILED"), "submitter": Submitter.FAILED}, ("Failed", "AppFailed")),
-        (HTTP, {"ray": told("SUCCEEDED")}, ("Complete", "")),
-        (HTTP, {"ray": told("FAILED")}, ("Failed", "AppFailed")),
+        ({}, {"ray": answered("SUCCEEDED"), "submitter": Submitter.SUCCEEDED}, ("Complete", "")),
+        ({}, {"ray": answered("SUCCEEDED"), "submitter": Submitter.FAILED}, ("Complete", "")),
+        ({}, {"ray": answered("SUCCEEDED"), "submitter": Submitter.MISSING}, ("Complete", "")),
+        ({}, {"ray": answered("STOPPED"), "submitter": Submitter.FAILED}, ("Complete", "")),
+        ({}, {"ray": answered("FAILED"), "submitter": Submitter.FAILED}, ("Failed", "AppFailed")),
+        (HTTP, {"ray": answered("SUCCEEDED")}, ("Complete", "")),
+        (HTTP, {"ray": answered("FAILED")}, ("Failed", "AppFailed")),
         # Ray does not answer
         ({}, {"ray": failing(AWAY, seconds=299), "submitter": Submitter.ACTIVE}, ("Running", "")),
         (
@@ -317,22 +319,22 @@ ENDED_NOW, ENDED_LONG_AGO = NOW, NOW - timedelta(seconds=300)
         ({}, {"ray": failing(AWAY, seconds=29), "submitter": Submitter.FAILED}, ("Running", "")),
         ({}, {"ray": failing(AWAY, seconds=30), "submitter": Submitter.FAILED}, ("Failed", "SubmissionFailed")),
         # Ray has it, so its submitter does not matter
-        ({}, {"ray": told("RUNNING"), "submitter": Submitter.FAILED}, ("Running", "")),
-        ({}, {"ray": told("RUNNING", seconds_ago=99), "submitter": Submitter.SUCCEEDED}, ("Running", "")),
-        ({}, {"ray": told("PENDING"), "submitter": Submitter.ACTIVE}, ("Running", "")),
+        ({}, {"ray": answered("RUNNING"), "submitter": Submitter.FAILED}, ("Running", "")),
+        ({}, {"ray": answered("RUNNING", seconds_ago=99), "submitter": Submitter.SUCCEEDED}, ("Running", "")),
+        ({}, {"ray": answered("PENDING"), "submitter": Submitter.ACTIVE}, ("Running", "")),
         # Ray does not know it
-        ({}, {"ray": told(None), "submitter": Submitter.ACTIVE}, ("Running", "")),
-        ({}, {"ray": told(None), "submitter": Submitter.SUCCEEDED}, ("Failed", "AppFailed")),
-        ({}, {"ray": told(None), "submitter": Submitter.FAILED}, ("Failed", "SubmissionFailed")),
-        ({}, {"ray": told(None), "submitter": Submitter.MISSING}, ("Failed", "SubmissionFailed")),
-        (HTTP, {"ray": told(None)}, ("Running", "")),
-        (INTERACTIVE, {"ray": told(None)}, ("Running", "")),
+        ({}, {"ray": answered(None), "submitter": Submitter.ACTIVE}, ("Running", "")),
+        ({}, {"ray": answered(None), "submitter": Submitter.SUCCEEDED}, ("Failed", "AppFailed")),
+        ({}, {"ray": answered(None), "submitter": Submitter.FAILED}, ("Failed", "SubmissionFailed")),
+        ({}, {"ray": answered(None), "submitter": Submitter.MISSING}, ("Failed", "SubmissionFailed")),
+        (HTTP, {"ray": answered(None)}, ("Running", "")),
+        (INTERACTIVE, {"ray": answered(None)}, ("Running", "")),
         # there is nothing left to ask
-        ({}, {"ray": told("RUNNING"), "cluster": None}, ("Failed", "AppFailed")),
-        (SIDECAR, {"ray": told("RUNNING"), "head": False}, ("Failed", "AppFailed")),
-        (SIDECAR, {"ray": told("RUNNING"), "submitter": Submitter.ACTIVE}, ("Running", "")),
-        ({}, {"ray": told("RUNNING"), "head": False, "submitter": Submitter.ACTIVE}, ("Running", "")),
-        ({}, {"ray": told("SUCCEEDED"), "cluster": None}, ("Complete", "")),
+        ({}, {"ray": answered("RUNNING"), "cluster": None}, ("Failed", "AppFailed")),
+        (SIDECAR, {"ray": answered("RUNNING"), "head": False}, ("Failed", "AppFailed")),
+        (SIDECAR, {"ray": answered("RUNNING"), "submitter": Submitter.ACTIVE}, ("Running", "")),
+        ({}, {"ray": answered("RUNNING"), "head": False, "submitter": Submitter.ACTIVE}, ("Running", "")),
+        ({}, {"ray": answered("SUCCEEDED"), "cluster": None}, ("Complete", "")),
     ],
 )
 def test_while_it_runs(spec: dict[str, Any], around: dict[str, Any], then: tuple[str, str]) -> None:
@@ -361,7 +363,7 @@ def test_a_job_that_ray_had_is_not_failed_for_its_submitter_while_ray_is_silent(
 
 def test_a_person_is_told_once_that_ray_has_lost_the_job() -> None:
     held = job("Running", spec=INTERACTIVE, jobStatus="RUNNING", message="Job is currently running.")
-    first = decide(seen(held, ray=told(None, seconds_ago=5)))
+    first = decide(seen(held, ray=answered(None, seconds_ago=5)))
     status = first.status
     message = "Ray no longer knows the job: submit it again under the ID demo-x1, or delete the RayJob"
     assert (status.job_deployment_status, status.job_status) == ("Running", "RUNNING")
@@ -369,9 +371,9 @@ def test_a_person_is_told_once_that_ray_has_lost_the_job() -> None:
     assert status.job_status_check_failure_start_time == NOW - timedelta(seconds=5)
     assert [(event.reason, event.warning) for event in first.events] == [(JobEvent.LOST, True)]
 
-    again = decide(seen(replace(held, status=status), ray=told(None)))
+    again = decide(seen(replace(held, status=status), ray=answered(None)))
     assert (again.status, again.events) == (status, ())
-    found = decide(seen(replace(held, status=status), ray=told("RUNNING", message="it runs"))).status
+    found = decide(seen(replace(held, status=status), ray=answered("RUNNING", message="it runs"))).status
     assert (found.reason, found.message, found.job_status_check_failure_start_time) == ("", "it runs", None)
 
 
@@ -379,8 +381,8 @@ def test_a_person_is_told_once_that_ray_has_lost_the_job() -> None:
     ("spec", "around", "message"),
     [
         ({}, {"ray": failing(AWAY, seconds=45), "submitter": Submitter.ACTIVE}, str(AWAY)),
-        (HTTP, {"ray": told(None), "submitted": failing(Refused(500, "busy"), seconds=5)}, "busy"),
-        ({}, {"ray": told(None), "submitter": Submitter.ACTIVE}, ""),
+        (HTTP, {"ray": answered(None), "submitted": failing(Refused(500, "busy"), seconds=5)}, "busy"),
+        ({}, {"ray": answered(None), "submitter": Submitter.ACTIVE}, ""),
     ],
 )
 def test_why_ray_does_not_have_a_job_is_in_its_status(spec: Any, around: dict[str, Any], message: str) -> None:
@@ -391,26 +393,26 @@ def test_why_ray_does_not_have_a_job_is_in_its_status(spec: Any, around: dict[st
 
 
 def test_http_submits_when_ray_does_not_know_the_job() -> None:
-    assert decide(seen(job("Running", spec=HTTP), ray=told(None))).calls == {Call.FOLLOW, Call.SUBMIT}
+    assert decide(seen(job("Running", spec=HTTP), ray=answered(None))).calls == {Call.FOLLOW, Call.SUBMIT}
 
 
-@pytest.mark.parametrize("ray", [None, failing(AWAY, seconds=60), told("PENDING"), told("RUNNING")])
+@pytest.mark.parametrize("ray", [None, failing(AWAY, seconds=60), answered("PENDING"), answered("RUNNING")])
 def test_http_does_not_submit_without_knowing_that_ray_has_no_such_job(ray: Any) -> None:
     assert decide(seen(job("Running", spec=HTTP), ray=ray)).calls == {Call.FOLLOW}
 
 
-@pytest.mark.parametrize("ray", [None, told("RUNNING"), failing(AWAY, seconds=60)])
+@pytest.mark.parametrize("ray", [None, answered("RUNNING"), failing(AWAY, seconds=60)])
 def test_a_submission_that_has_succeeded_is_kept_in_mind(ray: Any) -> None:
-    decision = decide(seen(job("Running", spec=HTTP), ray=ray, submitted=told("x")))
+    decision = decide(seen(job("Running", spec=HTTP), ray=ray, submitted=answered("x")))
     assert decision.calls == {Call.FOLLOW, Call.SUBMIT}
 
 
 def test_a_job_that_ray_has_had_is_not_submitted_again() -> None:
     had = job("Running", spec=HTTP, jobStatus="RUNNING")
-    decision = decide(seen(had, ray=told(None)))
+    decision = decide(seen(had, ray=answered(None)))
     assert (decision.status.job_deployment_status, decision.status.reason) == ("Failed", "AppFailed")
-    submitted = told("x")
-    decision = decide(seen(job("Running", spec=HTTP), ray=told(None), submitted=submitted))
+    submitted = answered("x")
+    decision = decide(seen(job("Running", spec=HTTP), ray=answered(None), submitted=submitted))
     assert decision.status.job_deployment_status == "Failed"
     assert Call.SUBMIT not in decision.calls
 
@@ -425,7 +427,7 @@ def test_a_job_that_ray_has_had_is_not_submitted_again() -> None:
 )
 def test_a_submission_that_is_refused(error: Any, seconds: int, then: tuple[str, str]) -> None:
     submitted = failing(error, seconds=seconds)
-    assert outcome(seen(job("Running", spec=HTTP), ray=told(None), submitted=submitted)) == then
+    assert outcome(seen(job("Running", spec=HTTP), ray=answered(None), submitted=submitted)) == then
 
 
 def test_since_when_ray_does_not_answer_is_in_the_status_and_goes_with_the_next_answer() -> None:
@@ -433,7 +435,7 @@ def test_since_when_ray_does_not_answer_is_in_the_status_and_goes_with_the_next_
     assert decision.status.job_status_check_failure_start_time == NOW - timedelta(seconds=45)
     assert [event.reason for event in decision.events] == [JobEvent.NOT_REACHED]
     held = job("Running", jobStatusCheckFailureStartTime=BEFORE)
-    decision = decide(seen(held, ray=told("RUNNING")))
+    decision = decide(seen(held, ray=answered("RUNNING")))
     assert decision.status.job_status_check_failure_start_time is None
 
 
@@ -446,16 +448,16 @@ def test_the_time_of_failing_checks_in_the_status_fails_no_job() -> None:
 @pytest.mark.parametrize(
     ("given", "around", "left"),
     [
-        (job("Running", spec={"activeDeadlineSeconds": 100}), {"ray": told("RUNNING")}, 40),
+        (job("Running", spec={"activeDeadlineSeconds": 100}), {"ray": answered("RUNNING")}, 40),
         (job("Initializing", spec={"preRunningDeadlineSeconds": 90}), {"cluster": cluster(None)}, 30),
         (job("Running"), {"ray": None}, 30),
         (job("Running"), {"ray": failing(AWAY, seconds=100)}, 200),
-        (job("Running"), {"ray": told("SUCCEEDED", ended=BEFORE), "submitter": Submitter.ACTIVE}, 240),
-        (job("Running"), {"ray": told("RUNNING")}, None),
+        (job("Running"), {"ray": answered("SUCCEEDED", ended=BEFORE), "submitter": Submitter.ACTIVE}, 240),
+        (job("Running"), {"ray": answered("RUNNING")}, None),
     ],
 )
 def test_it_looks_again_when_a_time_runs_out(given: Any, around: dict[str, Any], left: int | None) -> None:
-    again = decide(seen(given, **around)).again
+    again = decide(seen(given, **around)).again_in
     assert again == (timedelta(seconds=left) if left is not None else None)
 
 
@@ -465,12 +467,12 @@ def test_it_looks_again_when_a_time_runs_out(given: Any, around: dict[str, Any],
 @pytest.mark.parametrize(
     ("spec", "failed", "around", "then"),
     [
-        ({"backoffLimit": 1}, 0, {"ray": told("FAILED")}, "Retrying"),
-        ({"backoffLimit": 1}, 1, {"ray": told("FAILED")}, "Failed"),
-        ({"backoffLimit": 0}, 0, {"ray": told("FAILED")}, "Failed"),
-        ({"backoffLimit": 9, **LATE}, 0, {"ray": told("RUNNING")}, "Failed"),
+        ({"backoffLimit": 1}, 0, {"ray": answered("FAILED")}, "Retrying"),
+        ({"backoffLimit": 1}, 1, {"ray": answered("FAILED")}, "Failed"),
+        ({"backoffLimit": 0}, 0, {"ray": answered("FAILED")}, "Failed"),
+        ({"backoffLimit": 9, **LATE}, 0, {"ray": answered("RUNNING")}, "Failed"),
         ({"backoffLimit": 9}, 0, {"ray": failing(AWAY, seconds=300)}, "Failed"),
-        ({"backoffLimit": 9}, 0, {"ray": told(None), "submitter": Submitter.FAILED}, "Retrying"),
+        ({"backoffLimit": 9}, 0, {"ray": answered(None), "submitter": Submitter.FAILED}, "Retrying"),
     ],
 )
 def test_a_failure_is_retried_while_the_spec_allows(
@@ -519,11 +521,11 @@ def test_a_suspended_job_has_no_names_and_keeps_its_counts() -> None:
 
 def test_what_ray_says_last_is_in_the_status() -> None:
     ended = NOW - timedelta(seconds=5)
-    status = decide(seen(job("Running", spec=HTTP), ray=told("FAILED", ended=ended, message="exit 3"))).status
+    status = decide(seen(job("Running", spec=HTTP), ray=answered("FAILED", ended=ended, message="exit 3"))).status
     assert (status.job_status, status.message, status.end_time) == (JobStatus.FAILED, "exit 3", NOW)
     assert status.ray_job_info is not None
     assert status.ray_job_info.end_time == ended
-    status = decide(seen(job("Running", spec=HTTP), ray=told("SUCCEEDED"))).status
+    status = decide(seen(job("Running", spec=HTTP), ray=answered("SUCCEEDED"))).status
     assert (status.succeeded, status.failed) == (1, 0)
 
 
@@ -534,23 +536,23 @@ def test_a_deleted_job_that_has_ended_is_let_go_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "stopped", "let_go"),
+    ("given", "stopped", "finalized"),
     [
         (job, None, False),
-        (job, told("x"), True),
+        (job, answered("x"), True),
         (job, failing(AWAY, seconds=0), True),
         (selecting, None, False),
-        (selecting, told("x"), True),
+        (selecting, answered("x"), True),
         (selecting, failing(AWAY, seconds=29), False),
         (selecting, failing(AWAY, seconds=30), True),
     ],
 )
-def test_a_deleted_job_that_runs_is_told_to_stop_first(given: Any, stopped: Any, let_go: bool) -> None:
+def test_a_deleted_job_that_runs_is_told_to_stop_first(given: Any, stopped: Any, finalized: bool) -> None:
     running = given("Running", jobStatus="RUNNING")
     running = _deleting(running)
     decision = decide(seen(running, cluster=cluster(), stopped=stopped))
-    assert (Step.REMOVE_FINALIZER in decision.steps) is let_go
-    assert (Call.STOP in decision.calls) is not let_go
+    assert (Step.REMOVE_FINALIZER in decision.steps) is finalized
+    assert (Call.STOP in decision.calls) is not finalized
 
 
 def test_on_a_cluster_that_stays_the_submitter_goes_before_the_job_is_told_to_stop() -> None:
@@ -570,7 +572,7 @@ def _deleting(given: Any) -> Any:
 def test_decisions_settle() -> None:
     """What has been decided is decided again from its own outcome, with nothing to write."""
     for given, around in (
-        (job("Running"), {"ray": told("RUNNING"), "submitter": Submitter.ACTIVE}),
+        (job("Running"), {"ray": answered("RUNNING"), "submitter": Submitter.ACTIVE}),
         (job("Initializing"), {"cluster": cluster(None)}),
         (job("Suspended", spec={"suspend": True}), {}),
     ):

@@ -311,9 +311,9 @@ def check_clocks(seen: Snapshot, decision: Decision) -> None:
     beside = seen.job.spec.submission_mode == "SidecarMode" and seen.head
     if begins and (running or beside):
         assert seen.ray is not None, "Ray was not asked"
-        told = seen.ray.value
-        assert told is None or not told.status.terminal, "a job that has ended was failed"
-        assert told is None or decision.status.reason == "DeadlineExceeded", "a job that runs did not begin in time"
+        details = seen.ray.value
+        assert details is None or not details.status.terminal, "a job that has ended was failed"
+        assert details is None or decision.status.reason == "DeadlineExceeded", "a job that runs did not begin in time"
 
 
 DEADLINES = st.sampled_from([None, 30, 1800, 9000])

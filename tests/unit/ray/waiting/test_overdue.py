@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from gpu_control_plane.kube import EventRecorder
-from gpu_control_plane.ray.waiting.controller import Overdue, tell_overdue
+from gpu_control_plane.ray.waiting.controller import Overdue, record_overdue
 from gpu_control_plane.ray.waiting.events import WaitingEvent
 from unit.ray.waiting.builders import NOON, cluster
 
@@ -29,17 +29,17 @@ def recorder() -> Recorder:
 
 
 def test_it_is_told_when_it_is_due_and_not_again(recorder: Recorder) -> None:
-    found, told = [waiting("a", NOON), waiting("b", NOON + timedelta(minutes=5))], dict[str, datetime]()
+    found, recorded = [waiting("a", NOON), waiting("b", NOON + timedelta(minutes=5))], dict[str, datetime]()
     for minute in range(4):
         due = NOON - timedelta(minutes=1) + timedelta(minutes=minute)
-        told = tell_overdue(cast("EventRecorder", recorder), cluster(), found, told, due)
+        recorded = record_overdue(cast("EventRecorder", recorder), cluster(), found, recorded, due)
     assert recorder.notes == ["RayWorkersWait: a waits"]
-    assert told == {"a": NOON}
+    assert recorded == {"a": NOON}
 
 
 def test_what_waits_anew_is_told_anew(recorder: Recorder) -> None:
-    told = tell_overdue(cast("EventRecorder", recorder), cluster(), [waiting("a", NOON)], {}, NOON)
-    told = tell_overdue(cast("EventRecorder", recorder), cluster(), [], told, NOON)
+    recorded = record_overdue(cast("EventRecorder", recorder), cluster(), [waiting("a", NOON)], {}, NOON)
+    recorded = record_overdue(cast("EventRecorder", recorder), cluster(), [], recorded, NOON)
     later = NOON + timedelta(hours=1)
-    tell_overdue(cast("EventRecorder", recorder), cluster(), [waiting("a", later)], told, later)
+    record_overdue(cast("EventRecorder", recorder), cluster(), [waiting("a", later)], recorded, later)
     assert len(recorder.notes) == 2
