@@ -9,7 +9,7 @@ from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.child_writer import ChildWriter
-from gpu_control_plane.ray.dashboard.access import Access, Addresses, addresses
+from gpu_control_plane.ray.dashboard.access import Addresses, DashboardEndpoints, addresses
 from gpu_control_plane.ray.dashboard.calls import DashboardCalls, Pace
 from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.exchange import Exchange
@@ -43,7 +43,7 @@ class RayParts:
         self.pools = runtime.cache(GPUPool)
         self.pools.on_change(self.gpus.changed)
         self.dashboard = Dashboard(exchange or Exchange(runtime.client.config))
-        self.access = Access(runtime.client, where or addresses(settings.options), now=now)
+        self.endpoints = DashboardEndpoints(runtime.client, where or addresses(settings.options), now=now)
         self.calls = DashboardCalls(now=now, may_call=lambda: runtime.leading, pace=pace)
         """Each controller takes its own by `calls.for_controller(name)`."""
         runtime.on_lead(self.calls.forget_all)

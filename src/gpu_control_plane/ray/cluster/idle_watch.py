@@ -37,7 +37,7 @@ class IdleWatch:
             return Idleness(since=None)
 
         async def activity() -> Activity:
-            return await self._parts.dashboard.activity(await self._parts.access.target(cluster, service))
+            return await self._parts.dashboard.activity(await self._parts.endpoints.of(cluster, service))
 
         answer = self._calls.ask(cluster.key, _ACTIVITY, activity, every=_ASK_SECONDS)
         if answer is None:

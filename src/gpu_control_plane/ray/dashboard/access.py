@@ -17,8 +17,8 @@ from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.ray.dashboard.errors import CannotAsk
-from gpu_control_plane.ray.dashboard.exchange import Target
+from gpu_control_plane.ray.dashboard.errors import NotSent
+from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.names import head_service_name, host_of, object_name
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, is_owned
@@ -30,7 +30,7 @@ TOKEN_KEY: Final = "auth_token"  # noqa: S105 - the key in the Secret
 _TOKEN_HELD: Final = timedelta(minutes=1)
 
 Addresses = Callable[[RayCluster, OwnedService | None], str]
-"""Where the dashboard of a cluster is, as `Target.url` has it; the Service is the head's, if there is one."""
+"""The `DashboardEndpoint.url` of a cluster; the Service is the head's, if there is one."""
 
 
 class TokenSecret(Object, frozen=True):
@@ -47,9 +47,7 @@ def addresses(options: RayOptions) -> Addresses:
 
     def where(cluster: RayCluster, service: OwnedService | None) -> str:
         if service is None:
-            raise CannotAsk(
-                f"the Service {head_service(cluster)} of the head is not there, or belongs to something else"
-            )
+            raise NotSent(f"the Service {head_service(cluster)} of the head is not there, or belongs to something else")
         return dashboard_url(cluster, service, options)
 
     return where
@@ -68,7 +66,7 @@ def dashboard_url(cluster: RayCluster, service: OwnedService | None, options: Ra
     namespace = cluster.metadata.namespace or ""
     name = service.name if service is not None else head_service(cluster)
     if service is not None and service.spec.get("type") == "ExternalName":
-        raise CannotAsk(f"the Service {name} names a host outside of the cluster, so Ray's dashboard is not asked")
+        raise NotSent(f"the Service {name} names a host outside of the cluster, so Ray's dashboard is not asked")
     if options.use_kubernetes_proxy:
         return f"/api/v1/namespaces/{namespace}/services/{name}:{PORT_NAME}/proxy"
     return f"http://{host_of(name, namespace, options.cluster_domain)}:{dashboard_port(cluster.spec, service)}"
@@ -100,8 +98,8 @@ def token_secret(cluster: RayCluster) -> str | None:
     return auth.secret_name or object_name(cluster.name)
 
 
-class Access:
-    """Makes targets. A token is read by the name of its Secret, and read again after a minute."""
+class DashboardEndpoints:
+    """The endpoints of dashboards. A token is read by the name of its Secret, and read again after a minute."""
 
     def __init__(self, client: Client, where: Addresses, *, now: Callable[[], datetime] = utc_now) -> None:
         self._client = client
@@ -112,11 +110,12 @@ class Access:
     def url(self, cluster: RayCluster, service: OwnedService | None = None) -> str:
         return self._where(cluster, service)
 
-    async def target(self, cluster: RayCluster, service: OwnedService | None = None) -> Target:
+    async def of(self, cluster: RayCluster, service: OwnedService | None = None) -> DashboardEndpoint:
         """Where the dashboard of `cluster` is; call it as part of a call, since it may read a Secret."""
         url = self.url(cluster, service)
         name = token_secret(cluster)
-        return Target(url=url) if name is None else Target(url=url, token=await self._token(cluster, name))
+        token = await self._token(cluster, name) if name is not None else ""
+        return DashboardEndpoint(url=url, token=token)
 
     async def _token(self, cluster: RayCluster, name: str) -> str:
         key = Key(name, cluster.metadata.namespace)
@@ -128,10 +127,10 @@ class Access:
         try:
             secret = await self._client.get(TokenSecret, name, key.namespace)
         except NotFound:
-            raise CannotAsk(f"the Secret {name} with the token for Ray does not exist") from None
+            raise NotSent(f"the Secret {name} with the token for Ray does not exist") from None
         token = _decoded(secret.data.get(TOKEN_KEY, ""))
         if not token:
-            raise CannotAsk(f"the Secret {name} has no token under the key {TOKEN_KEY}")
+            raise NotSent(f"the Secret {name} has no token under the key {TOKEN_KEY}")
         self._tokens[key] = _Token(token, now + _TOKEN_HELD)
         return token
 

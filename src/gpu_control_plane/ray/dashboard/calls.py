@@ -21,7 +21,7 @@ from gpu_control_plane.kube.logs import get_logger
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError
+from gpu_control_plane.ray.dashboard.errors import BadAnswer, DashboardError, NotSent
 
 _log = get_logger("ray.dashboard")
 
@@ -32,25 +32,25 @@ _JITTER: Final = 0.1
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How often, and how many at once."""
 
-    often: float = 2.0
-    """The first pause, in seconds, between two calls by which something is followed."""
-    slowest: float = 10.0
-    """The longest pause, in seconds, between two calls whose answers are the same."""
-    first_retry: float = 2.0
-    slowest_retry: float = 30.0
+    poll_seconds: float = 2.0
+    """The first pause between two calls by which something is followed."""
+    slowest_poll_seconds: float = 10.0
+    """The longest pause between two calls whose answers are the same."""
+    first_retry_seconds: float = 2.0
+    slowest_retry_seconds: float = 30.0
     at_once: int = 128
     at_once_for_namespace: int = 64
     slow_at_once: int = 32
     """How many more at once of those whose last call failed or was slow."""
     slow_at_once_for_namespace: int = 16
-    slow_after: float = 1.0
-    """From so many seconds on a call is slow, however it ends."""
+    slow_after_seconds: float = 1.0
+    """From then on a call is slow, however it ends."""
     at_once_for_one: int = 2
     """How many for one object at once."""
-    kept_of_namespace: int = 16 << 20
-    """Bytes that answers of one namespace may take."""
-    kept: int = 256 << 20
-    """Bytes that all answers may take."""
+    kept_bytes_of_namespace: int = 16 << 20
+    """What answers of one namespace may take."""
+    kept_bytes: int = 256 << 20
+    """What all answers may take."""
 
 
 class Answer[T](msgspec.Struct, frozen=True, kw_only=True):
@@ -94,9 +94,9 @@ class DashboardCalls:
         self._calls: dict[Key, _CallsOfOne] = {}
 
     @property
-    def often(self) -> float:
+    def poll_seconds(self) -> float:
         """What `every` is for something that is followed."""
-        return self._caller.pace.often
+        return self._caller.pace.poll_seconds
 
     def for_controller(self, name: str) -> "DashboardCalls":
         """Calls of another controller, whose objects may have the same keys. Both share how many are made at once, and
@@ -128,7 +128,7 @@ class DashboardCalls:
         call = held.calls.get(name) if held is not None else None
         return call.answer if call is not None else None
 
-    def keep(self, key: Key, names: Iterable[str]) -> None:
+    def retain(self, key: Key, names: Iterable[str]) -> None:
         """Forget all calls for this object but these: what a decision no longer asks for is not repeated."""
         held = self._calls.get(key)
         if held is None:
@@ -142,7 +142,7 @@ class DashboardCalls:
         """End all calls for an object that is gone, or the one of this name, which may then be asked anew."""
         held = self._calls.get(key)
         if held is not None:
-            self.keep(key, () if name is None else held.calls.keys() - {name})
+            self.retain(key, () if name is None else held.calls.keys() - {name})
 
     def forget_all(self) -> None:
         """End all calls: for a process that begins to lead again."""
@@ -229,7 +229,7 @@ class _Caller:
                 async with call.places, places.one(call.key.namespace):
                     began = clock()
                     answer = await self._answer(call)
-                    slow = clock() - began >= self.pace.slow_after
+                    slow = clock() - began >= self.pace.slow_after_seconds
                 before, call.answer = call.answer, answer
                 changed = before is None or (before.value, before.error) != (answer.value, answer.error)
                 failures = failures + 1 if answer.error is not None else 0
@@ -239,15 +239,15 @@ class _Caller:
                     return
                 pause = self._next_pause(call, pause, failures, changed=changed)
             else:
-                pause = self.pace.first_retry
+                pause = self.pace.first_retry_seconds
             await asyncio.sleep(pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
 
     def _next_pause(self, call: _Call, pause: float, failures: int, *, changed: bool) -> float:
         pace = self.pace
         if failures:
-            return min(pace.first_retry * _GROWTH ** min(failures - 1, 30), pace.slowest_retry)
-        every = call.every if call.every is not None else pace.first_retry
-        return every if changed else min(max(pause * _GROWTH, every), max(pace.slowest, every))
+            return min(pace.first_retry_seconds * _GROWTH ** min(failures - 1, 30), pace.slowest_retry_seconds)
+        every = call.every if call.every is not None else pace.first_retry_seconds
+        return every if changed else min(max(pause * _GROWTH, every), max(pace.slowest_poll_seconds, every))
 
     async def _answer(self, call: _Call) -> Answer[Any]:
         before = call.answer
@@ -259,10 +259,10 @@ class _Caller:
         except DashboardError as raised:
             error = raised
         except KubeError as raised:
-            error = CannotAsk(str(raised))
+            error = NotSent(str(raised))
         except Exception as raised:  # noqa: BLE001 - a bug in one call must not end those of other clusters
             _log.warning("a call to a dashboard failed", call=call.name, key=str(call.key), exc_info=raised)
-            error = CannotAsk(f"{call.name}: {type(raised).__name__}")
+            error = NotSent(f"{call.name}: {type(raised).__name__}")
         if error is not None:
             value = None
             self._keep(call, 0)
@@ -276,13 +276,14 @@ class _Caller:
         """Count what an answer takes in place of the one before; `BadAnswer` if that would be too much."""
         namespace, pace = call.key.namespace, self.pace
         more = size - call.size
-        if more > 0 and self._kept[namespace] + more > pace.kept_of_namespace:
+        if more > 0 and self._kept[namespace] + more > pace.kept_bytes_of_namespace:
             raise BadAnswer(
-                f"what the dashboards of the namespace {namespace} say takes more than {pace.kept_of_namespace >> 20} "
-                "MiB of memory: let them serve fewer applications, or shorter configurations"
+                f"what the dashboards of the namespace {namespace} say takes more than "
+                f"{pace.kept_bytes_of_namespace >> 20} MiB of memory: let them serve fewer applications, or shorter "
+                "configurations"
             )
-        if more > 0 and self._kept.total() + more > pace.kept:
-            raise BadAnswer(f"what all dashboards say takes more than {pace.kept >> 20} MiB of memory")
+        if more > 0 and self._kept.total() + more > pace.kept_bytes:
+            raise BadAnswer(f"what all dashboards say takes more than {pace.kept_bytes >> 20} MiB of memory")
         self._kept[namespace] += more
         call.size = size
         if not self._kept[namespace]:

@@ -8,8 +8,15 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError, NoAnswer, NotLetIn, Refused
-from gpu_control_plane.ray.dashboard.exchange import Ask, Deadlines, Exchange, Reply, Target
+from gpu_control_plane.ray.dashboard.errors import (
+    BadAnswer,
+    DashboardError,
+    NoAnswer,
+    NotSent,
+    RequestRefused,
+    Unauthorized,
+)
+from gpu_control_plane.ray.dashboard.exchange import Ask, DashboardEndpoint, Deadlines, Exchange, Reply
 from gpu_control_plane.ray.dashboard.models import (
     Activity,
     ComponentOnWire,
@@ -24,7 +31,7 @@ from gpu_control_plane.ray.dashboard.models import (
 )
 from gpu_control_plane.rules.ray.texts import is_job_id
 
-__all__ = ["Dashboard", "Deadlines", "Exchange", "Target"]
+__all__ = ["Dashboard", "DashboardEndpoint", "Deadlines", "Exchange"]
 
 _SAID_LIMIT: Final = 300
 _SERVE_LIMIT: Final = 1 << 20
@@ -32,8 +39,8 @@ _SERVE_LIMIT: Final = 1 << 20
 once by deployments, and beside it some 700 bytes of each replica."""
 _PARTS_LIMIT: Final = 5000
 """How many applications and deployments are read."""
-_NO_LIKE: Final = 404
-_NOT_LET_IN: Final = (401, 403)
+_NOT_FOUND: Final = 404
+_UNAUTHORIZED: Final = (401, 403)
 _REDIRECTS: Final = range(300, 400)
 
 
@@ -57,17 +64,17 @@ class Dashboard:
         async with self:
             await asyncio.Event().wait()
 
-    async def job(self, target: Target, job_id: str) -> JobDetails | None:
+    async def job(self, endpoint: DashboardEndpoint, job_id: str) -> JobDetails | None:
         """The job; None if Ray does not know it."""
         try:
-            found = await self._ask(target, Ask(path=_job_path(job_id)), JobOnWire)
+            found = await self._ask(endpoint, Ask(path=_job_path(job_id)), JobOnWire)
         except _Absent as absent:
             if job_id in absent.said or "does not exist" in absent.said:
                 return None
-            raise Refused(404, f"what answers at {target.url} is not Ray's job server") from None
+            raise RequestRefused(404, f"what answers at {endpoint.url} is not Ray's job server") from None
         return found.details()
 
-    async def submit(self, target: Target, submission: JobSubmission) -> str:
+    async def submit(self, endpoint: DashboardEndpoint, submission: JobSubmission) -> str:
         """Submit a job unless Ray has one of its ID; the ID. Ray never has two jobs of one ID, so this may be repeated.
 
         Ray answers the second submission of an ID by 500. The job that is there is the one meant: its ID was made for
@@ -75,59 +82,59 @@ class Dashboard:
         """
         try:
             ask = Ask(method="POST", path="/api/jobs/", body=msgspec.json.encode(submission))
-            await self._ask(target, ask, SubmittedOnWire)
+            await self._ask(endpoint, ask, SubmittedOnWire)
         except DashboardError as error:
-            if error.permanent or isinstance(error, NotLetIn | CannotAsk):
+            if error.permanent or isinstance(error, Unauthorized | NotSent):
                 raise
             try:
-                there = await self.job(target, submission.submission_id)
+                there = await self.job(endpoint, submission.submission_id)
             except DashboardError:
                 raise error from None
             if there is None:
                 raise
         return submission.submission_id
 
-    async def stop(self, target: Target, job_id: str) -> bool:
+    async def stop(self, endpoint: DashboardEndpoint, job_id: str) -> bool:
         """Ask for the end of a job; whether it was told to stop. One that has ended or is unknown was not."""
         try:
             ask = Ask(method="POST", path=f"{_job_path(job_id)}/stop", body=b"{}")
-            return (await self._ask(target, ask, StoppedOnWire)).stopped
+            return (await self._ask(endpoint, ask, StoppedOnWire)).stopped
         except _Absent:
             return False
 
-    async def serve(self, target: Target) -> ServeDetails:
+    async def serve(self, endpoint: DashboardEndpoint) -> ServeDetails:
         """The applications of Ray Serve."""
         ask = Ask(path="/api/serve/applications/?api_type=declarative", limit=_SERVE_LIMIT)
         try:
-            found = await self._ask(target, ask, ServeOnWire)
+            found = await self._ask(endpoint, ask, ServeOnWire)
         except _Absent:
-            raise Refused(404, f"what answers at {target.url} has no Ray Serve") from None
+            raise RequestRefused(404, f"what answers at {endpoint.url} has no Ray Serve") from None
         if found.parts > _PARTS_LIMIT:
-            raise BadAnswer(f"Ray Serve at {target.url} has more than {_PARTS_LIMIT} applications and deployments")
+            raise BadAnswer(f"Ray Serve at {endpoint.url} has more than {_PARTS_LIMIT} applications and deployments")
         return found.details()
 
-    async def put_serve(self, target: Target, config: Mapping[str, Any]) -> None:
+    async def put_serve(self, endpoint: DashboardEndpoint, config: Mapping[str, Any]) -> None:
         """Make Ray Serve be as configured. It answers before the applications run."""
         ask = Ask(method="PUT", path="/api/serve/applications/", body=msgspec.json.encode(config))
         try:
-            await self._tell(target, ask)
+            await self._tell(endpoint, ask)
         except _Absent:
-            raise Refused(404, f"what answers at {target.url} has no Ray Serve") from None
+            raise RequestRefused(404, f"what answers at {endpoint.url} has no Ray Serve") from None
 
-    async def head_serves(self, target: Target) -> bool:
-        """Whether Ray Serve's proxy at this address takes requests. `target` is the proxy's, not the dashboard's."""
+    async def head_serves(self, endpoint: DashboardEndpoint) -> bool:
+        """Whether Ray Serve's proxy at this address takes requests. `endpoint` is the proxy's, not the dashboard's."""
         try:
-            await self._tell(target, Ask(path="/-/healthz"))
+            await self._tell(endpoint, Ask(path="/-/healthz"))
         except DashboardError:
             return False
         return True
 
-    async def activity(self, target: Target) -> Activity:
+    async def activity(self, endpoint: DashboardEndpoint) -> Activity:
         """Whether the cluster has work. One component that has, or cannot tell, is enough."""
         try:
-            found = await self._ask(target, Ask(path="/api/component_activities"), dict[str, ComponentOnWire])
+            found = await self._ask(endpoint, Ask(path="/api/component_activities"), dict[str, ComponentOnWire])
         except _Absent:
-            raise Refused(404, f"Ray at {target.url} does not say whether it has work") from None
+            raise RequestRefused(404, f"Ray at {endpoint.url} does not say whether it has work") from None
         busy = [component.reason or name for name, component in found.items() if component.is_active != "INACTIVE"]
         moments = [at for component in found.values() if (at := moment(component.last_activity_at))]
         return Activity(
@@ -136,22 +143,22 @@ class Dashboard:
             last_activity=max(moments, default=None),
         )
 
-    async def _ask[T](self, target: Target, ask: Ask, shape: type[T]) -> T:
-        reply = await self._exchange.send(target, ask)
+    async def _ask[T](self, endpoint: DashboardEndpoint, ask: Ask, shape: type[T]) -> T:
+        reply = await self._exchange.send(endpoint, ask)
         if not reply.successful:
-            raise _refusal(reply, target)
+            raise _refusal(reply, endpoint)
         try:
             return msgspec.json.decode(reply.body, type=shape)
         except (msgspec.DecodeError, RecursionError):
-            raise BadAnswer(f"what answers at {target.url} is not Ray's dashboard") from None
+            raise BadAnswer(f"what answers at {endpoint.url} is not Ray's dashboard") from None
 
-    async def _tell(self, target: Target, ask: Ask) -> None:
-        reply = await self._exchange.send(target, ask)
+    async def _tell(self, endpoint: DashboardEndpoint, ask: Ask) -> None:
+        reply = await self._exchange.send(endpoint, ask)
         if not reply.successful:
-            raise _refusal(reply, target)
+            raise _refusal(reply, endpoint)
 
 
-class _Absent(Refused):
+class _Absent(RequestRefused):
     """404, which means something else for each call."""
 
     def __init__(self, said: str) -> None:
@@ -166,17 +173,17 @@ class _ApiServerStatus(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def _refusal(reply: Reply, target: Target) -> DashboardError:
+def _refusal(reply: Reply, endpoint: DashboardEndpoint) -> DashboardError:
     code, said = reply.code, _said(reply.body)
-    if target.through_api_server and (status := _status_of_api_server(reply)) is not None:
+    if endpoint.through_api_server and (status := _status_of_api_server(reply)) is not None:
         return NoAnswer(f"the API server does not reach Ray's dashboard: {_said(status.message.encode())}")
-    if code in _NOT_LET_IN:
-        return NotLetIn(code, f"Ray's dashboard at {target.url} does not let us in ({code}): {said}")
-    if code == _NO_LIKE:
+    if code in _UNAUTHORIZED:
+        return Unauthorized(code, f"Ray's dashboard at {endpoint.url} does not let us in ({code}): {said}")
+    if code == _NOT_FOUND:
         return _Absent(said)
     if code in _REDIRECTS:
-        return BadAnswer(f"what answers at {target.url} redirects to elsewhere, which is not followed")
-    return Refused(code, f"Ray's dashboard at {target.url} answered {code}: {said or 'no reason given'}")
+        return BadAnswer(f"what answers at {endpoint.url} redirects to elsewhere, which is not followed")
+    return RequestRefused(code, f"Ray's dashboard at {endpoint.url} answered {code}: {said or 'no reason given'}")
 
 
 def _status_of_api_server(reply: Reply) -> _ApiServerStatus | None:
@@ -195,5 +202,5 @@ def _said(answer: bytes) -> str:
 
 def _job_path(job_id: str) -> str:
     if not is_job_id(job_id):
-        raise CannotAsk(f"{job_id!r} cannot be the ID of a job")
+        raise NotSent(f"{job_id!r} cannot be the ID of a job")
     return f"/api/jobs/{quote(job_id, safe='')}"

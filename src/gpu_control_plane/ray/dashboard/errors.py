@@ -22,7 +22,7 @@ class BadAnswer(DashboardError):
     """It answered with what is no answer of Ray, or more than is read."""
 
 
-class Refused(DashboardError):
+class RequestRefused(DashboardError):
     """It answered that it did not do it."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -34,9 +34,9 @@ class Refused(DashboardError):
         return self.code in (400, 409, 413, 415, 422)
 
 
-class NotLetIn(Refused):
+class Unauthorized(RequestRefused):
     """It wants another token."""
 
 
-class CannotAsk(DashboardError):
+class NotSent(DashboardError):
     """Nothing was sent: an address, an ID or a token is missing or not allowed."""

@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from gpu_control_plane.kube.config import Config
 from gpu_control_plane.kube.errors import KubeError
 from gpu_control_plane.kube.proxy import proxy_for
-from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, NoAnswer
+from gpu_control_plane.ray.dashboard.errors import BadAnswer, NoAnswer, NotSent
 
 TOKEN_HEADER: Final = "x-ray-authorization"  # noqa: S105 - the name of a header
 """Ray's own header: the API server keeps `Authorization` for itself."""
@@ -39,7 +39,7 @@ type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 type Allowed = Callable[[Address], bool]
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class DashboardEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where a dashboard is, and how one shows who one is."""
 
     url: str
@@ -52,12 +52,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that an exchange may take."""
+    """How long an exchange may take."""
 
-    connect: float = 2.0
-    read: float = 5.0
-    read_through_api_server: float = 10.0
-    write: float = 30.0
+    connect_seconds: float = 2.0
+    read_seconds: float = 5.0
+    read_through_api_server_seconds: float = 10.0
+    write_seconds: float = 30.0
     """The first configuration of Ray Serve starts its controller, which takes 9 s on an idle machine."""
 
 
@@ -111,7 +111,7 @@ class Exchange:
         deadlines: Deadlines | None = None,
         allowed: Allowed = is_reachable,
     ) -> None:
-        """`api_server` is asked for targets behind it."""
+        """`api_server` passes on requests to endpoints that are paths at it."""
         self._api_server = api_server
         self._environ = environ
         self._deadlines = deadlines or Deadlines()
@@ -141,65 +141,69 @@ class Exchange:
             await self._session.close()
             self._session = None
 
-    async def send(self, target: Target, ask: Ask) -> Reply:
-        """Ask, and read what is answered, whatever its code. Raises `NoAnswer`, `BadAnswer` or `CannotAsk`."""
+    async def send(self, endpoint: DashboardEndpoint, ask: Ask) -> Reply:
+        """Ask, and read what is answered, whatever its code. Raises `NoAnswer`, `BadAnswer` or `NotSent`."""
         if self._session is None:
-            raise CannotAsk("the client of dashboards is closed")
-        whole = self._whole(target, ask)
+            raise NotSent("the client of dashboards is closed")
+        whole = self._whole(endpoint, ask)
         try:
             async with asyncio.timeout(whole):
-                request = await self._request(target, ask)
+                request = await self._request(endpoint, ask)
                 async with self._session.request(
                     ask.method,
                     yarl.URL(request.url, encoded=True),
                     data=ask.body,
-                    headers=_headers(request, target, ask),
+                    headers=_headers(request, endpoint, ask),
                     ssl=request.ssl,
                     proxy=request.proxy,
                     allow_redirects=False,
-                    timeout=aiohttp.ClientTimeout(total=None, connect=min(self._deadlines.connect, whole)),
+                    timeout=aiohttp.ClientTimeout(total=None, connect=min(self._deadlines.connect_seconds, whole)),
                 ) as response:
                     reply = Reply(response.status, b"")
                     limit = ask.limit if reply.successful else _ERROR_LIMIT
-                    return Reply(response.status, await _read(response, limit, target))
+                    return Reply(response.status, await _read(response, limit, endpoint))
         except TimeoutError:
-            raise NoAnswer(f"Ray's dashboard at {target.url} did not answer in time") from None
+            raise NoAnswer(f"Ray's dashboard at {endpoint.url} did not answer in time") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise NoAnswer(_explain(error, target)) from error
+            raise NoAnswer(_explain(error, endpoint)) from error
 
-    def _whole(self, target: Target, ask: Ask) -> float:
+    def _whole(self, endpoint: DashboardEndpoint, ask: Ask) -> float:
         if ask.body is not None:
-            return self._deadlines.write
-        return self._deadlines.read_through_api_server if target.through_api_server else self._deadlines.read
+            return self._deadlines.write_seconds
+        return (
+            self._deadlines.read_through_api_server_seconds
+            if endpoint.through_api_server
+            else self._deadlines.read_seconds
+        )
 
-    async def _request(self, target: Target, ask: Ask) -> "_Request":
-        if not target.through_api_server:
-            url = target.url.rstrip("/") + ask.path
+    async def _request(self, endpoint: DashboardEndpoint, ask: Ask) -> "_Request":
+        if not endpoint.through_api_server:
+            url = endpoint.url.rstrip("/") + ask.path
             proxy = proxy_for(url, None, self._environ)
             if proxy is None:
-                self._check_literal(target)
+                self._check_literal(endpoint)
             return _Request(url=url, proxy=proxy)
         if self._api_server is None:
-            raise CannotAsk("requests to dashboards through the API server are off")
+            raise NotSent("requests to dashboards through the API server are off")
         try:
             access = await self._api_server.access()
         except KubeError as error:
-            raise CannotAsk(str(error)) from error
+            raise NotSent(str(error)) from error
         return _Request(
-            url=self._api_server.server + target.url.rstrip("/") + ask.path,
+            url=self._api_server.server + endpoint.url.rstrip("/") + ask.path,
             proxy=self._api_server.proxy,
             headers=access.headers,
             ssl=access.ssl,
         )
 
-    def _check_literal(self, target: Target) -> None:
+    def _check_literal(self, endpoint: DashboardEndpoint) -> None:
         """An address in place of a name is not resolved, so the resolver does not see it."""
         try:
-            address = ipaddress.ip_address(urlsplit(target.url).hostname or "")
+            address = ipaddress.ip_address(urlsplit(endpoint.url).hostname or "")
         except ValueError:
             return
         if not self._allowed(address):
-            raise CannotAsk(f"{target.url} is no address that a pod may have")
+            raise NotSent(f"{endpoint.url} is no address that a pod may have")
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,28 +246,28 @@ def _host(url: str) -> str:
     return urlsplit(url if "://" in url else f"http://{url}").hostname or ""
 
 
-def _headers(request: _Request, target: Target, ask: Ask) -> dict[str, str]:
-    token = {TOKEN_HEADER: f"Bearer {target.token}"} if target.token else {}
+def _headers(request: _Request, endpoint: DashboardEndpoint, ask: Ask) -> dict[str, str]:
+    token = {TOKEN_HEADER: f"Bearer {endpoint.token}"} if endpoint.token else {}
     content = {"Content-Type": "application/json"} if ask.body is not None else {}
     return {**request.headers, **token, **content}
 
 
-async def _read(response: aiohttp.ClientResponse, limit: int, target: Target) -> bytes:
+async def _read(response: aiohttp.ClientResponse, limit: int, endpoint: DashboardEndpoint) -> bytes:
     body = bytearray()
     async for chunk in response.content.iter_chunked(65536):
         body += chunk
         if len(body) > limit:
             response.close()
             raise BadAnswer(
-                f"Ray's dashboard at {target.url} answered with more than {limit >> 10} KiB; that is not read"
+                f"Ray's dashboard at {endpoint.url} answered with more than {limit >> 10} KiB; that is not read"
             )
     return bytes(body)
 
 
-def _explain(error: Exception, target: Target) -> str:
+def _explain(error: Exception, endpoint: DashboardEndpoint) -> str:
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"the proxy for Ray's dashboard at {target.url} does not answer; check HTTP_PROXY and NO_PROXY"
+        return f"the proxy for Ray's dashboard at {endpoint.url} does not answer; check HTTP_PROXY and NO_PROXY"
     if isinstance(error, aiohttp.ClientConnectorError):
         why = error.os_error.strerror or error.os_error
-        return f"cannot connect to Ray's dashboard at {target.url} ({why})"
-    return f"the connection to Ray's dashboard at {target.url} broke ({str(error) or type(error).__name__})"
+        return f"cannot connect to Ray's dashboard at {endpoint.url} ({why})"
+    return f"the connection to Ray's dashboard at {endpoint.url} broke ({str(error) or type(error).__name__})"

@@ -16,8 +16,8 @@ from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.dashboard.access import dashboard_url, own_head_service
-from gpu_control_plane.ray.dashboard.errors import CannotAsk
-from gpu_control_plane.ray.dashboard.exchange import Target
+from gpu_control_plane.ray.dashboard.errors import NotSent
+from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.event_record import emit
 from gpu_control_plane.ray.job.decide import decide
 from gpu_control_plane.ray.job.events import JobEvent
@@ -67,7 +67,7 @@ def spec_problems(job: RayJob) -> Iterable[str]:
     yield from (str(problem) for problem in job_problems(job))
     try:
         submission(job)
-    except CannotAsk as error:
+    except NotSent as error:
         yield str(error)
 
 
@@ -268,36 +268,36 @@ class _Jobs:
     def _ask(self, job: RayJob, seen: Snapshot, calls: frozenset[Call]) -> None:
         done = seen.submitted is not None and seen.submitted.error is None
         names = {call: call_name(job, call, seen.submitter, submitted=done) for call in calls}
-        self.calls.keep(job.key, names.values())
+        self.calls.retain(job.key, names.values())
         for call, name in names.items():
-            every = self.calls.often if call is Call.FOLLOW else None
+            every = self.calls.poll_seconds if call is Call.FOLLOW else None
             self.calls.ask(job.key, name, self._call(job, call), every=every)
 
     def _call(self, job: RayJob, call: Call) -> Callable[[], Awaitable[object]]:
         dashboard, job_id = self._parts.dashboard, job.status.job_id
 
         async def follow() -> object:
-            return await dashboard.job(await self._target(job), job_id)
+            return await dashboard.job(await self._endpoint(job), job_id)
 
         async def submit() -> object:
-            return await dashboard.submit(await self._target(job), submission(job))
+            return await dashboard.submit(await self._endpoint(job), submission(job))
 
         async def stop() -> object:
-            return await dashboard.stop(await self._target(job), job_id)
+            return await dashboard.stop(await self._endpoint(job), job_id)
 
         return {Call.FOLLOW: follow, Call.SUBMIT: submit, Call.STOP: stop}[call]
 
-    async def _target(self, job: RayJob) -> Target:
+    async def _endpoint(self, job: RayJob) -> DashboardEndpoint:
         cluster = self._cluster(job)
         if cluster is None:
-            raise CannotAsk(f"there is no RayCluster {job.status.ray_cluster_name}")
-        return await self._parts.access.target(cluster, self._service(cluster))
+            raise NotSent(f"there is no RayCluster {job.status.ray_cluster_name}")
+        return await self._parts.endpoints.of(cluster, self._service(cluster))
 
     def _address(self, cluster: RayCluster) -> str:
         options = replace(self._options, use_kubernetes_proxy=False)
         try:
             return dashboard_url(cluster, self._service(cluster), options).removeprefix("http://")
-        except CannotAsk:
+        except NotSent:
             return ""
 
     def _service(self, cluster: RayCluster) -> OwnedService | None:

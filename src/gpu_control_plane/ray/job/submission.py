@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 
 from gpu_control_plane.api.ray.job import RayJob
-from gpu_control_plane.ray.dashboard.errors import CannotAsk
+from gpu_control_plane.ray.dashboard.errors import NotSent
 from gpu_control_plane.ray.dashboard.models import JobSubmission
 from gpu_control_plane.ray.job.snapshot import Call, Submitter
 from gpu_control_plane.rules.ray.yaml_map import BadYAMLMap, read_map
 
 
 def submission(job: RayJob) -> JobSubmission:
-    """What the operator submits. Raises `CannotAsk` for what validation would have refused."""
+    """What the operator submits. Raises `NotSent` for what validation would have refused."""
     spec = job.spec
     return JobSubmission(
         entrypoint=spec.entrypoint,
@@ -30,7 +30,7 @@ def runtime_env(text: str) -> dict[str, Any]:
     try:
         return read_map(text)
     except BadYAMLMap as error:
-        raise CannotAsk(f"spec.runtimeEnvYAML: {error}") from None
+        raise NotSent(f"spec.runtimeEnvYAML: {error}") from None
 
 
 def resources(text: str) -> dict[str, float]:
@@ -40,7 +40,7 @@ def resources(text: str) -> dict[str, float]:
     try:
         return msgspec.json.decode(text, type=dict[str, float])
     except msgspec.DecodeError as error:
-        raise CannotAsk(f"spec.entrypointResources is no JSON object of numbers: {error}") from None
+        raise NotSent(f"spec.entrypointResources is no JSON object of numbers: {error}") from None
 
 
 def call_name(job: RayJob, call: Call, submitter: Submitter, submitted: bool) -> str:

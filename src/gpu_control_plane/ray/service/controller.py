@@ -16,7 +16,7 @@ from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.ray.dashboard.access import own_head_service
-from gpu_control_plane.ray.dashboard.exchange import Target
+from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.service.applications import BadConfig, parse
@@ -73,8 +73,8 @@ def build(
     calls = parts.calls.for_controller("ray-service-calls")
     runtime.on_lead(calls.forget_all)
 
-    async def target(cluster: RayCluster) -> Target:
-        return await parts.access.target(cluster, own_head_service(cluster, heads.get))
+    async def target(cluster: RayCluster) -> DashboardEndpoint:
+        return await parts.endpoints.of(cluster, own_head_service(cluster, heads.get))
 
     talk = ServeCalls(
         parts.dashboard,

@@ -14,7 +14,7 @@ from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.ray.dashboard.calls import Answer
 from gpu_control_plane.ray.dashboard.client import Dashboard
-from gpu_control_plane.ray.dashboard.exchange import Target
+from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.dashboard.models import ServeDetails
 from gpu_control_plane.ray.owned import RayPod
 from gpu_control_plane.ray.service.applications import has_lost_all, is_told, telling
@@ -25,7 +25,7 @@ from gpu_control_plane.ray.service.traffic import context_of
 
 DEFAULT_SERVE_PORT: Final = 8000
 
-TargetOf = Callable[[RayCluster], Awaitable[Target]]
+TargetOf = Callable[[RayCluster], Awaitable[DashboardEndpoint]]
 ProxyOf = Callable[[RayPod, int], str]
 """Where the proxy of Ray Serve on a pod is."""
 
@@ -37,7 +37,7 @@ class Calls(Protocol):
         self, key: Key, name: str, call: Callable[[], Awaitable[T]], *, every: float | None = None
     ) -> Answer[T] | None: ...
 
-    def keep(self, key: Key, names: Iterable[str]) -> None: ...
+    def retain(self, key: Key, names: Iterable[str]) -> None: ...
 
 
 class ServeCalls:
@@ -60,7 +60,7 @@ class ServeCalls:
             self._of(s, roles, view, kept) if view.name in (roles.active, roles.pending) else view
             for view in s.clusters
         )
-        self._calls.keep(s.service.key, kept)
+        self._calls.retain(s.service.key, kept)
         return replace(s, clusters=views)
 
     def _of(self, s: Snapshot, roles: Roles, view: ClusterView, kept: list[str]) -> ClusterView:
@@ -107,7 +107,7 @@ class ServeCalls:
         name = f"head {head.metadata.uid} {url}"
         kept.append(name)
         answer = self._calls.ask(
-            s.service.key, name, lambda: self._dashboard.head_serves(Target(url=url)), every=self._poll
+            s.service.key, name, lambda: self._dashboard.head_serves(DashboardEndpoint(url=url)), every=self._poll
         )
         return view if answer is None else replace(view, head_serves=bool(answer.value))
 

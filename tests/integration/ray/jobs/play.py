@@ -38,7 +38,7 @@ CLUSTER: dict[str, Any] = {
         }
     ],
 }
-PACE = Pace(often=0.05, slowest=0.1, first_retry=0.05, slowest_retry=0.1)
+PACE = Pace(poll_seconds=0.05, slowest_poll_seconds=0.1, first_retry_seconds=0.05, slowest_retry_seconds=0.1)
 
 
 class Job(Object, frozen=True):

@@ -9,7 +9,7 @@ import pytest
 from gpu_control_plane.kube import Object, Resource
 from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.errors import NoAnswer
-from gpu_control_plane.ray.dashboard.exchange import Exchange, Target
+from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint, Exchange
 from gpu_control_plane.ray.dashboard.models import JobSubmission
 from gpu_control_plane.ray.owned import OwnedService, RayPod
 from integration.bootstrap.operands import allow_pods
@@ -41,20 +41,20 @@ async def test_the_api_server_passes_requests_on(play: Play) -> None:
         await serve(play, address, fake.port)
         path = f"/api/v1/namespaces/{play.namespace}/services/demo-head-svc:dashboard/proxy"
         async with Dashboard(Exchange(play.client.config, environ={})) as dashboard:
-            target = Target(url=path, token="rays")
+            endpoint = DashboardEndpoint(url=path, token="rays")
 
             async def reached() -> bool:
                 try:
-                    return await dashboard.job(target, "demo-x1") is None
+                    return await dashboard.job(endpoint, "demo-x1") is None
                 except NoAnswer:
                     return False
 
             await until_async(reached, saying="the API server knows the endpoints", within=20)
-            await dashboard.submit(target, JobSubmission(entrypoint="x", submission_id="demo-x1"))
-            assert await dashboard.submit(target, JobSubmission(entrypoint="x", submission_id="demo-x1")) == "demo-x1"
+            await dashboard.submit(endpoint, JobSubmission(entrypoint="x", submission_id="demo-x1"))
+            assert await dashboard.submit(endpoint, JobSubmission(entrypoint="x", submission_id="demo-x1")) == "demo-x1"
             assert len(fake.submissions) == 1
-            assert await dashboard.job(target, "demo-x1") is not None
-            nowhere = Target(url=path.replace("demo-head-svc", "demo-x1"), token="rays")
+            assert await dashboard.job(endpoint, "demo-x1") is not None
+            nowhere = DashboardEndpoint(url=path.replace("demo-head-svc", "demo-x1"), token="rays")
             with pytest.raises(NoAnswer, match="the API server does not reach"):
                 await dashboard.job(nowhere, "demo-x1")
 
@@ -69,7 +69,7 @@ async def serve(play: Play, address: str, port: int) -> None:
     ports: list[dict[str, Any]] = [{"name": "dashboard", "port": port, "protocol": "TCP"}]
     service = {"metadata": {"name": "demo-head-svc"}, "spec": {"ports": ports}}
     await play.client.create(OwnedService, service, play.namespace)
-    target = {"kind": "Pod", "name": "head", "namespace": play.namespace}
-    subset = {"addresses": [{"ip": address, "targetRef": target}], "ports": ports}
+    endpoint = {"kind": "Pod", "name": "head", "namespace": play.namespace}
+    subset = {"addresses": [{"ip": address, "targetRef": endpoint}], "ports": ports}
     endpoints = {"metadata": {"name": "demo-head-svc"}, "subsets": [subset]}
     await play.client.create(Endpoints, endpoints, play.namespace)

@@ -11,8 +11,14 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.objects import ObjectMeta, OwnerReference
-from gpu_control_plane.ray.dashboard.access import Access, addresses, dashboard_url, own_head_service, token_secret
-from gpu_control_plane.ray.dashboard.errors import CannotAsk
+from gpu_control_plane.ray.dashboard.access import (
+    DashboardEndpoints,
+    addresses,
+    dashboard_url,
+    own_head_service,
+    token_secret,
+)
+from gpu_control_plane.ray.dashboard.errors import NotSent
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService
 
@@ -70,7 +76,7 @@ def test_the_address_is_that_of_the_heads_service(
 
 def test_a_service_that_names_a_host_elsewhere_is_not_called() -> None:
     elsewhere = service("rc-head-svc", type="ExternalName", externalName="metadata.example")
-    with pytest.raises(CannotAsk, match="outside of the cluster"):
+    with pytest.raises(NotSent, match="outside of the cluster"):
         dashboard_url(cluster(), elsewhere, OPTIONS)
 
 
@@ -79,9 +85,9 @@ def test_a_service_that_names_a_host_elsewhere_is_not_called() -> None:
 async def test_nothing_is_called_by_a_name_alone(name: str, options: RayOptions) -> None:
     """The name is a user's text, and what is there by that name may be anything."""
     given = cluster(headGroupSpec={"headService": {"metadata": {"name": name}}})
-    access = Access(Secrets(), addresses(options))  # type: ignore[arg-type]
-    with pytest.raises(CannotAsk, match="not there, or belongs to something else"):
-        await access.target(given, None)
+    endpoints = DashboardEndpoints(Secrets(), addresses(options))  # type: ignore[arg-type]
+    with pytest.raises(NotSent, match="not there, or belongs to something else"):
+        await endpoints.of(given, None)
 
 
 def test_the_heads_service_is_one_that_the_cluster_owns() -> None:
@@ -127,29 +133,29 @@ class Secrets:
 HEAD = service("rc-head-svc", ports=[{"name": "dashboard", "port": 8265}])
 
 
-def _access(secrets: Secrets, now: list[datetime]) -> Access:
-    return Access(secrets, addresses(OPTIONS), now=lambda: now[0])  # type: ignore[arg-type]
+def _endpoints(secrets: Secrets, now: list[datetime]) -> DashboardEndpoints:
+    return DashboardEndpoints(secrets, addresses(OPTIONS), now=lambda: now[0])  # type: ignore[arg-type]
 
 
 async def test_a_token_is_read_by_name_and_kept_for_a_minute() -> None:
     secrets, now = Secrets(rc=b"abc\n"), [BEGIN]
-    access = _access(secrets, now)
+    endpoints = _endpoints(secrets, now)
     for _ in range(3):
-        assert (await access.target(cluster(authOptions={"mode": "token"}), HEAD)).token == "abc"
+        assert (await endpoints.of(cluster(authOptions={"mode": "token"}), HEAD)).token == "abc"
     assert secrets.reads == ["ns/rc"]
     secrets.tokens["rc"] = b"def"
     now[0] += timedelta(minutes=2)
-    assert (await access.target(cluster(authOptions={"mode": "token"}), HEAD)).token == "def"
+    assert (await endpoints.of(cluster(authOptions={"mode": "token"}), HEAD)).token == "def"
 
 
 async def test_without_authentication_no_secret_is_read() -> None:
     secrets = Secrets()
-    assert (await _access(secrets, [BEGIN]).target(cluster(), HEAD)).token == ""
+    assert (await _endpoints(secrets, [BEGIN]).of(cluster(), HEAD)).token == ""
     assert secrets.reads == []
 
 
 @pytest.mark.parametrize("token", [None, b"", b"a\r\nX-Injected: 1", "тайна".encode(), b"\xff"])
 async def test_a_token_that_is_none_is_not_sent(token: bytes | None) -> None:
     secrets = Secrets() if token is None else Secrets(rc=token)
-    with pytest.raises(CannotAsk, match="Secret rc"):
-        await _access(secrets, [BEGIN]).target(cluster(authOptions={"mode": "token"}), HEAD)
+    with pytest.raises(NotSent, match="Secret rc"):
+        await _endpoints(secrets, [BEGIN]).of(cluster(authOptions={"mode": "token"}), HEAD)

@@ -118,7 +118,7 @@ def test_what_is_forgotten_is_called_no_more() -> None:
         bench.calls.ask(KEY, "job", bench.call, every=2)
         bench.calls.ask(KEY, "stop", bench.call, every=2)
         await asyncio.sleep(3)
-        bench.calls.keep(KEY, ["job"])
+        bench.calls.retain(KEY, ["job"])
         assert len(bench.calls) == 1
         assert bench.calls.latest(KEY, "stop") is None
         bench.calls.forget(KEY)
@@ -250,7 +250,7 @@ def test_answers_of_one_namespace_take_so_much_memory_and_no_more() -> None:
         assert later is not None
         assert later.value == Large(size=30)
 
-    simulate(play, Pace(kept_of_namespace=100))
+    simulate(play, Pace(kept_bytes_of_namespace=100))
 
 
 def test_all_answers_take_so_much_memory_and_no_more() -> None:
@@ -265,7 +265,7 @@ def test_all_answers_take_so_much_memory_and_no_more() -> None:
         answers = [bench.calls.latest(key, "serve") for key in keys]
         assert [answer is not None and answer.error is None for answer in answers] == [True, True, True, False]
 
-    simulate(play, Pace(kept=100))
+    simulate(play, Pace(kept_bytes=100))
 
 
 def test_no_more_calls_are_made_at_once_than_allowed() -> None:

@@ -19,14 +19,21 @@ from gpu_control_plane.kube.config import Access, Config
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.ray.dashboard.calls import DashboardCalls
 from gpu_control_plane.ray.dashboard.client import Dashboard
-from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError, NoAnswer, NotLetIn, Refused
-from gpu_control_plane.ray.dashboard.exchange import Deadlines, Exchange, Target, is_reachable
+from gpu_control_plane.ray.dashboard.errors import (
+    BadAnswer,
+    DashboardError,
+    NoAnswer,
+    NotSent,
+    RequestRefused,
+    Unauthorized,
+)
+from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint, Deadlines, Exchange, is_reachable
 from gpu_control_plane.ray.dashboard.models import JobSubmission
 from ray_dashboard import FakeDashboard, Fault
 
 SUBMISSION = JobSubmission(entrypoint="python job.py", submission_id="demo-x1")
 KEY = Key("demo", "team")
-QUICK = Deadlines(connect=0.2, read=0.2, read_through_api_server=0.2, write=0.2)
+QUICK = Deadlines(connect_seconds=0.2, read_seconds=0.2, read_through_api_server_seconds=0.2, write_seconds=0.2)
 
 
 def _exchange(**given: object) -> Exchange:
@@ -58,7 +65,7 @@ async def dashboard() -> AsyncIterator[Dashboard]:
 @pytest.fixture
 async def patient() -> AsyncIterator[Dashboard]:
     """To read megabytes may take a while on a busy machine."""
-    async with Dashboard(_exchange(deadlines=Deadlines(read=20))) as dashboard:
+    async with Dashboard(_exchange(deadlines=Deadlines(read_seconds=20))) as dashboard:
         yield dashboard
 
 
@@ -69,14 +76,14 @@ async def impatient() -> AsyncIterator[Dashboard]:
 
 
 async def test_a_job_that_ray_does_not_know_is_none(fake: FakeDashboard, dashboard: Dashboard) -> None:
-    assert await dashboard.job(Target(url=fake.url), "nobody") is None
+    assert await dashboard.job(DashboardEndpoint(url=fake.url), "nobody") is None
 
 
 async def test_a_job_is_submitted_and_looked_up(fake: FakeDashboard, dashboard: Dashboard) -> None:
-    target = Target(url=fake.url)
-    assert await dashboard.submit(target, SUBMISSION) == "demo-x1"
+    endpoint = DashboardEndpoint(url=fake.url)
+    assert await dashboard.submit(endpoint, SUBMISSION) == "demo-x1"
     assert fake.submissions[0].body == {"entrypoint": "python job.py", "submission_id": "demo-x1"}
-    held = await dashboard.job(target, "demo-x1")
+    held = await dashboard.job(endpoint, "demo-x1")
     assert held is not None
     assert held.status is JobStatus.PENDING
     assert held.start_time is None
@@ -85,7 +92,7 @@ async def test_a_job_is_submitted_and_looked_up(fake: FakeDashboard, dashboard: 
 async def test_times_and_reasons_of_a_job_are_read(fake: FakeDashboard, dashboard: Dashboard) -> None:
     fake.submit("demo-x1")
     fake.set("demo-x1", "FAILED", driver_exit_code=3, error_type="JOB_ENTRYPOINT_COMMAND_ERROR", message="exit 3")
-    held = await dashboard.job(Target(url=fake.url), "demo-x1")
+    held = await dashboard.job(DashboardEndpoint(url=fake.url), "demo-x1")
     assert held is not None
     assert (held.status, held.driver_exit_code, held.message) == (JobStatus.FAILED, 3, "exit 3")
     assert held.end_time == datetime.fromtimestamp(1_800_000_000, UTC)
@@ -93,41 +100,41 @@ async def test_times_and_reasons_of_a_job_are_read(fake: FakeDashboard, dashboar
 
 async def test_a_job_is_submitted_once_however_often_it_is_asked_for(fake: FakeDashboard, dashboard: Dashboard) -> None:
     for _ in range(3):
-        assert await dashboard.submit(Target(url=fake.url), SUBMISSION) == "demo-x1"
+        assert await dashboard.submit(DashboardEndpoint(url=fake.url), SUBMISSION) == "demo-x1"
     assert len(fake.submissions) == 1
 
 
 async def test_a_submission_whose_answer_is_lost_is_found_again(fake: FakeDashboard, dashboard: Dashboard) -> None:
     async with fake.failing(Fault.LOSE_ANSWER):
         with pytest.raises(NoAnswer):
-            await dashboard.submit(Target(url=fake.url), SUBMISSION)
-    assert await dashboard.submit(Target(url=fake.url), SUBMISSION) == "demo-x1"
+            await dashboard.submit(DashboardEndpoint(url=fake.url), SUBMISSION)
+    assert await dashboard.submit(DashboardEndpoint(url=fake.url), SUBMISSION) == "demo-x1"
     assert len(fake.submissions) == 1
 
 
 async def test_what_ray_refuses_for_good_is_permanent(fake: FakeDashboard, dashboard: Dashboard) -> None:
     fake.jobs.clear()
-    with pytest.raises(Refused) as raised:
-        await dashboard.put_serve(Target(url=fake.url), {"applications": "none"})
+    with pytest.raises(RequestRefused) as raised:
+        await dashboard.put_serve(DashboardEndpoint(url=fake.url), {"applications": "none"})
     assert raised.value.permanent
     assert "400: 1 validation error for ServeDeploySchema" in str(raised.value)
 
 
 async def test_a_job_is_told_to_stop(fake: FakeDashboard, dashboard: Dashboard) -> None:
-    target = Target(url=fake.url)
+    endpoint = DashboardEndpoint(url=fake.url)
     fake.submit("demo-x1")
-    assert await dashboard.stop(target, "demo-x1")
-    assert not await dashboard.stop(target, "demo-x1")
-    assert not await dashboard.stop(target, "nobody")
+    assert await dashboard.stop(endpoint, "demo-x1")
+    assert not await dashboard.stop(endpoint, "demo-x1")
+    assert not await dashboard.stop(endpoint, "nobody")
     assert fake.stopped == ["demo-x1"]
 
 
 async def test_serve_is_configured_and_looked_at(fake: FakeDashboard, dashboard: Dashboard) -> None:
-    target = Target(url=fake.url)
-    assert (await dashboard.serve(target)).applications == {}
+    endpoint = DashboardEndpoint(url=fake.url)
+    assert (await dashboard.serve(endpoint)).applications == {}
     config = {"applications": [{"name": "a", "deployments": [{"name": "D"}]}], "target_capacity": 20}
-    await dashboard.put_serve(target, config)
-    details = await dashboard.serve(target)
+    await dashboard.put_serve(endpoint, config)
+    details = await dashboard.serve(endpoint)
     assert details.applications["a"].running
     assert details.applications["a"].deployments["D"].status == "HEALTHY"
     assert details.target_capacity == 20
@@ -135,19 +142,19 @@ async def test_serve_is_configured_and_looked_at(fake: FakeDashboard, dashboard:
 
 
 async def test_a_proxy_of_serve_serves_when_it_says_so(fake: FakeDashboard, impatient: Dashboard) -> None:
-    target = Target(url=fake.url)
-    assert not await impatient.head_serves(target)
+    endpoint = DashboardEndpoint(url=fake.url)
+    assert not await impatient.head_serves(endpoint)
     fake.serves = True
-    assert await impatient.head_serves(target)
+    assert await impatient.head_serves(endpoint)
     async with fake.failing(Fault.REFUSE):
-        assert not await impatient.head_serves(target)
+        assert not await impatient.head_serves(endpoint)
 
 
 async def test_a_cluster_has_work_while_one_component_has(fake: FakeDashboard, dashboard: Dashboard) -> None:
-    target = Target(url=fake.url)
-    assert not (await dashboard.activity(target)).active
+    endpoint = DashboardEndpoint(url=fake.url)
+    assert not (await dashboard.activity(endpoint)).active
     fake.components["driver"] = {"is_active": "ACTIVE", "reason": "1 driver", "last_activity_at": 1_800_000_000.5}
-    busy = await dashboard.activity(target)
+    busy = await dashboard.activity(endpoint)
     assert (busy.active, busy.reason) == (True, "1 driver")
     assert busy.last_activity == datetime.fromtimestamp(1_800_000_000, UTC)
 
@@ -157,7 +164,7 @@ async def test_a_cluster_has_work_while_one_component_has(fake: FakeDashboard, d
     [
         (Fault.HANG, NoAnswer, "did not answer in time"),
         (Fault.REFUSE, NoAnswer, "cannot connect"),
-        (Fault.ERROR, Refused, "500: RuntimeError: the GCS is away"),
+        (Fault.ERROR, RequestRefused, "500: RuntimeError: the GCS is away"),
         (Fault.REDIRECT, BadAnswer, "redirects"),
         (Fault.HUGE, BadAnswer, "more than"),
         (Fault.NONSENSE, BadAnswer, "not Ray's dashboard"),
@@ -167,11 +174,11 @@ async def test_faults_become_sentences(
     fake: FakeDashboard, fault: Fault, error: type[DashboardError], said: str
 ) -> None:
     # What hangs is to be given up soon; to read megabytes may take a while on a busy machine.
-    deadlines = QUICK if fault is Fault.HANG else Deadlines(read=20)
+    deadlines = QUICK if fault is Fault.HANG else Deadlines(read_seconds=20)
     fake.submit("demo-x1")
     async with Dashboard(_exchange(deadlines=deadlines)) as dashboard, fake.failing(fault):
         with pytest.raises(error, match=said) as raised:
-            await dashboard.job(Target(url=fake.url), "demo-x1")
+            await dashboard.job(DashboardEndpoint(url=fake.url), "demo-x1")
     assert not raised.value.permanent
 
 
@@ -185,7 +192,7 @@ async def test_a_slow_dashboard_is_given_up_although_it_sends_bytes(dashboard: D
 
     async with _served(trickle) as url, Dashboard(_exchange(deadlines=QUICK)) as impatient:
         with pytest.raises(NoAnswer, match="in time"):
-            await impatient.job(Target(url=url), "demo-x1")
+            await impatient.job(DashboardEndpoint(url=url), "demo-x1")
 
 
 async def test_a_404_of_something_else_is_not_the_absence_of_a_job(dashboard: Dashboard) -> None:
@@ -193,28 +200,28 @@ async def test_a_404_of_something_else_is_not_the_absence_of_a_job(dashboard: Da
         return web.Response(status=404, text="404 page not found")
 
     async with _served(nothing) as url:
-        with pytest.raises(Refused, match="not Ray's job server"):
-            await dashboard.job(Target(url=url), "demo-x1")
+        with pytest.raises(RequestRefused, match="not Ray's job server"):
+            await dashboard.job(DashboardEndpoint(url=url), "demo-x1")
 
 
 async def test_the_token_is_shown_and_needed(dashboard: Dashboard) -> None:
     async with FakeDashboard(token="secret") as fake:
-        with pytest.raises(NotLetIn):
-            await dashboard.submit(Target(url=fake.url), SUBMISSION)
-        await dashboard.submit(Target(url=fake.url, token="secret"), SUBMISSION)
+        with pytest.raises(Unauthorized):
+            await dashboard.submit(DashboardEndpoint(url=fake.url), SUBMISSION)
+        await dashboard.submit(DashboardEndpoint(url=fake.url, token="secret"), SUBMISSION)
         assert len(fake.submissions) == 1
 
 
 @pytest.mark.parametrize("job_id", ["", ".", "..", "a/b", "../../x", "a\nb"])
 async def test_an_id_never_leads_elsewhere(dashboard: Dashboard, fake: FakeDashboard, job_id: str) -> None:
-    with pytest.raises(CannotAsk):
-        await dashboard.job(Target(url=fake.url), job_id)
+    with pytest.raises(NotSent):
+        await dashboard.job(DashboardEndpoint(url=fake.url), job_id)
     assert fake.requests == []
 
 
 async def test_an_id_may_hold_what_has_a_meaning_in_urls(dashboard: Dashboard, fake: FakeDashboard) -> None:
     fake.submit("a?b=c#d e%2F")
-    assert await dashboard.job(Target(url=fake.url), "a?b=c#d e%2F") is not None
+    assert await dashboard.job(DashboardEndpoint(url=fake.url), "a?b=c#d e%2F") is not None
 
 
 @pytest.mark.parametrize(
@@ -249,8 +256,8 @@ def test_only_addresses_of_pods_are_called(address: str, reachable: bool) -> Non
 async def test_nothing_on_the_node_is_called(fake: FakeDashboard, host: str) -> None:
     url = fake.url.replace("127.0.0.1", host)
     async with Dashboard(Exchange(environ={})) as dashboard:
-        with pytest.raises((CannotAsk, NoAnswer), match="address that a pod"):
-            await dashboard.job(Target(url=url), "demo-x1")
+        with pytest.raises((NotSent, NoAnswer), match="address that a pod"):
+            await dashboard.job(DashboardEndpoint(url=url), "demo-x1")
     assert fake.requests == []
 
 
@@ -262,13 +269,13 @@ async def test_the_environments_proxy_is_used_except_where_it_says_otherwise() -
         return web.Response(status=404, text="Job demo-x1 does not exist")
 
     async with _served(proxy) as url:
-        target = Target(url="http://demo-head-svc.team.svc.cluster.local:8265")
+        endpoint = DashboardEndpoint(url="http://demo-head-svc.team.svc.cluster.local:8265")
         async with Dashboard(Exchange(environ={"HTTP_PROXY": url})) as dashboard:
-            assert await dashboard.job(target, "demo-x1") is None
+            assert await dashboard.job(endpoint, "demo-x1") is None
         environ = {"HTTP_PROXY": url, "NO_PROXY": ".svc.cluster.local"}
-        async with Dashboard(Exchange(environ=environ, deadlines=Deadlines(read=20))) as dashboard:
+        async with Dashboard(Exchange(environ=environ, deadlines=Deadlines(read_seconds=20))) as dashboard:
             with pytest.raises(NoAnswer):
-                await dashboard.job(target, "demo-x1")
+                await dashboard.job(endpoint, "demo-x1")
     assert seen == ["http://demo-head-svc.team.svc.cluster.local:8265/api/jobs/demo-x1"]
 
 
@@ -278,8 +285,8 @@ async def test_a_proxy_may_be_on_this_node() -> None:
 
     async with _served(proxy) as url:
         environ = {"HTTP_PROXY": url.removeprefix("http://").replace("127.0.0.1", "localhost")}
-        async with Dashboard(Exchange(environ=environ, deadlines=Deadlines(read=20))) as dashboard:
-            assert await dashboard.job(Target(url="http://demo-head-svc.team.svc:8265"), "demo-x1") is None
+        async with Dashboard(Exchange(environ=environ, deadlines=Deadlines(read_seconds=20))) as dashboard:
+            assert await dashboard.job(DashboardEndpoint(url="http://demo-head-svc.team.svc:8265"), "demo-x1") is None
 
 
 async def test_what_is_kept_of_an_answer_has_a_bound(dashboard: Dashboard) -> None:
@@ -290,7 +297,7 @@ async def test_what_is_kept_of_an_answer_has_a_bound(dashboard: Dashboard) -> No
         return web.json_response({"status": text, "message": text, "entrypoint": text, "error_type": text})
 
     async with _served(talkative) as url:
-        held = await dashboard.job(Target(url=url), "demo-x1")
+        held = await dashboard.job(DashboardEndpoint(url=url), "demo-x1")
     assert len(msgspec.json.encode(held)) < 3000
 
 
@@ -313,10 +320,10 @@ async def test_what_is_kept_of_ray_serve_takes_little_more_memory_than_it_has_by
         return web.Response(body=body)
 
     async with _served(large) as url:
-        await patient.serve(Target(url=url))  # what is made once is there
+        await patient.serve(DashboardEndpoint(url=url))  # what is made once is there
         tracemalloc.start()
         try:
-            kept = [await patient.serve(Target(url=url)) for _ in range(3)]
+            kept = [await patient.serve(DashboardEndpoint(url=url)) for _ in range(3)]
             gc.collect()
             taken, most = tracemalloc.get_traced_memory()
         finally:
@@ -340,7 +347,7 @@ async def test_too_much_of_ray_serve_is_not_read_and_said(patient: Dashboard, ap
 
     async with _served(large) as url:
         with pytest.raises(BadAnswer, match=said):
-            await patient.serve(Target(url=url))
+            await patient.serve(DashboardEndpoint(url=url))
 
 
 async def test_a_configuration_of_thousands_of_lines_with_hundreds_of_replicas_is_read(patient: Dashboard) -> None:
@@ -353,7 +360,7 @@ async def test_a_configuration_of_thousands_of_lines_with_hundreds_of_replicas_i
         return web.json_response({"applications": {"a": application}, "http_options": {"port": 8000}})
 
     async with _served(large) as url:
-        details = await patient.serve(Target(url=url))
+        details = await patient.serve(DashboardEndpoint(url=url))
     held = details.applications["a"]
     assert held.deployed_app_config is not None
     assert msgspec.json.decode(held.deployed_app_config) == config
@@ -366,7 +373,7 @@ async def test_an_error_keeps_nothing_of_what_was_read(fake: FakeDashboard, dash
     calls.signal.on_change(lambda _old, _new: answered.set())
     running = asyncio.create_task(calls.run())
     async with fake.failing(Fault.NONSENSE):
-        calls.ask(KEY, "serve", lambda: dashboard.serve(Target(url=fake.url)))
+        calls.ask(KEY, "serve", lambda: dashboard.serve(DashboardEndpoint(url=fake.url)))
         await answered.wait()
     running.cancel()
     answer = calls.latest(KEY, "serve")
@@ -385,7 +392,7 @@ async def test_cookies_of_one_dashboard_are_not_shown_to_it_again(dashboard: Das
 
     async with _served(cookie) as url:
         for _ in range(2):
-            await dashboard.job(Target(url=url), "demo-x1")
+            await dashboard.job(DashboardEndpoint(url=url), "demo-x1")
     assert cookies == [None, None]
 
 
@@ -409,7 +416,7 @@ async def test_through_the_api_server_it_is_shown_our_credentials_and_ray_the_to
 
     path = "/api/v1/namespaces/ns/services/rc-head-svc:dashboard/proxy"
     async with _served(api_server) as url, Dashboard(_exchange(api_server=Server(url))) as dashboard:
-        await dashboard.job(Target(url=path, token="rays"), "demo-x1")
+        await dashboard.job(DashboardEndpoint(url=path, token="rays"), "demo-x1")
     assert seen == [(f"{path}/api/jobs/demo-x1", "Bearer ours", "Bearer rays")]
 
 
@@ -421,7 +428,7 @@ async def test_our_credentials_are_shown_to_no_dashboard() -> None:
         return web.json_response({"status": "RUNNING"})
 
     async with _served(ray) as url, Dashboard(_exchange(api_server=Server(url))) as dashboard:
-        await dashboard.job(Target(url=url), "demo-x1")
+        await dashboard.job(DashboardEndpoint(url=url), "demo-x1")
     assert seen == [None]
 
 
@@ -433,4 +440,4 @@ async def test_what_the_api_server_says_itself_is_no_answer_of_ray() -> None:
     path = "/api/v1/namespaces/ns/services/rc-head-svc:dashboard/proxy"
     async with _served(api_server) as url, Dashboard(_exchange(api_server=Server(url))) as dashboard:
         with pytest.raises(NoAnswer, match="the API server does not reach"):
-            await dashboard.job(Target(url=path), "demo-x1")
+            await dashboard.job(DashboardEndpoint(url=path), "demo-x1")

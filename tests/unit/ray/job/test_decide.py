@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.job import JobStatus
-from gpu_control_plane.ray.dashboard.errors import NoAnswer, Refused
+from gpu_control_plane.ray.dashboard.errors import NoAnswer, RequestRefused
 from gpu_control_plane.ray.job.decide import decide
 from gpu_control_plane.ray.job.events import JobEvent
 from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, Submitter
@@ -381,7 +381,7 @@ def test_a_person_is_told_once_that_ray_has_lost_the_job() -> None:
     ("spec", "around", "message"),
     [
         ({}, {"ray": failing(AWAY, seconds=45), "submitter": Submitter.ACTIVE}, str(AWAY)),
-        (HTTP, {"ray": answered(None), "submitted": failing(Refused(500, "busy"), seconds=5)}, "busy"),
+        (HTTP, {"ray": answered(None), "submitted": failing(RequestRefused(500, "busy"), seconds=5)}, "busy"),
         ({}, {"ray": answered(None), "submitter": Submitter.ACTIVE}, ""),
     ],
 )
@@ -420,9 +420,9 @@ def test_a_job_that_ray_has_had_is_not_submitted_again() -> None:
 @pytest.mark.parametrize(
     ("error", "seconds", "then"),
     [
-        (Refused(400, "bad runtime env"), 0, ("Failed", "SubmissionFailed")),
-        (Refused(500, "busy"), 299, ("Running", "")),
-        (Refused(500, "busy"), 300, ("Failed", "SubmissionFailed")),
+        (RequestRefused(400, "bad runtime env"), 0, ("Failed", "SubmissionFailed")),
+        (RequestRefused(500, "busy"), 299, ("Running", "")),
+        (RequestRefused(500, "busy"), 300, ("Failed", "SubmissionFailed")),
     ],
 )
 def test_a_submission_that_is_refused(error: Any, seconds: int, then: tuple[str, str]) -> None:

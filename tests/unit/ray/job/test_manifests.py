@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.dashboard.errors import CannotAsk
+from gpu_control_plane.ray.dashboard.errors import NotSent
 from gpu_control_plane.ray.job.manifests import (
     follow_script,
     job_head_service,
@@ -207,5 +207,5 @@ def test_the_operator_submits_the_same_as_the_script() -> None:
 
 @pytest.mark.parametrize("spec", [{"runtimeEnvYAML": "a: ["}, {"runtimeEnvYAML": "x"}, {"entrypointResources": "{"}])
 def test_what_is_no_yaml_or_json_is_a_sentence(spec: dict[str, str]) -> None:
-    with pytest.raises(CannotAsk, match=r"spec\."):
+    with pytest.raises(NotSent, match=r"spec\."):
         submission(running(**spec))

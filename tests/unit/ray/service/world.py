@@ -219,7 +219,7 @@ class World:
             return _answer(None, self.now)
         return _answer(self.details(cluster), self.now)
 
-    def keep(self, key: Key, names: Iterable[str]) -> None:
+    def retain(self, key: Key, names: Iterable[str]) -> None:
         pass
 
     def _body(self, cluster: RayCluster, mark: str) -> dict[str, Any]:
