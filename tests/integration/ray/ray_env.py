@@ -18,11 +18,11 @@ from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, Object, Resource
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.cluster import controller as clusters
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.access import Addresses
 from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.settings import Settings
 from integration.ray.pod_life import PodLife
 from integration.running import running
@@ -50,14 +50,14 @@ class RayEnv:
         self.exchange: Exchange | None = None
         self.ahead = timedelta()
         """How far the operator's clock is ahead."""
-        self.build: Callable[[RayParts], None] = clusters.build
+        self.build: Callable[[RayComponents], None] = clusters.build
         self._operator: AsyncExitStack | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def start_operator(self) -> None:
         runtime = Runtime("test-ray", config=self.proxy.config, elect=False, status_port=None)
         self.build(
-            RayParts(
+            RayComponents(
                 runtime, self.settings, now=lambda: utc_now() + self.ahead, where=self.where, exchange=self.exchange
             )
         )

@@ -19,11 +19,11 @@ from gpu_control_plane.kube.errors import AlreadyExists, Conflict, NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, Object, controlled_by
 from gpu_control_plane.ray.cluster import controller as clusters
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.demand import group_pods
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.service import controller as services
 from gpu_control_plane.ray.service.controller import EndpointSlice
 from gpu_control_plane.ray.service.gateway import Gateway, HTTPRoute, weights
@@ -180,13 +180,13 @@ class ServiceEnv:
     def cluster_runtime(self) -> Runtime:
         """The controller of RayClusters, which is not what is tried here."""
         runtime = Runtime("test-clusters", config=self.client.config, elect=False, status_port=None)
-        clusters.build(RayParts(runtime, Settings(options=self.options)))
+        clusters.build(RayComponents(runtime, Settings(options=self.options)))
         return runtime
 
     async def start_operator(self) -> None:
         runtime = Runtime("test-services", config=self.proxy.config, elect=False, status_port=None)
         exchange = Exchange(allowed=lambda _address: True)
-        parts = RayParts(
+        parts = RayComponents(
             runtime,
             Settings(options=self.options),
             where=lambda cluster, _service: self.dashboard(cluster.name).url,

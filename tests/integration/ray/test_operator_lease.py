@@ -9,7 +9,7 @@ from gpu_control_plane.kube import Client, Runtime
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.times import micro_time, utc_now
-from gpu_control_plane.ray.operator_lease import KubeRayLease
+from gpu_control_plane.ray.components import KubeRayLease
 from gpu_control_plane.rules.trusted_namespaces import kuberay_namespaces
 from integration.running import running
 from waiting import until

@@ -6,6 +6,7 @@ from typing import Final
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.cluster.children import KINDS, OwnedRoute
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.names import redis_cleanup_job_name
 from gpu_control_plane.ray.owned import (
     MADE_HERE,
@@ -18,7 +19,6 @@ from gpu_control_plane.ray.owned import (
     controller_of,
     is_owned,
 )
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.scheduling import BatchSchedule
 from gpu_control_plane.ray.watched import Watched
 
@@ -32,7 +32,7 @@ _BY_CLUSTER_LABEL: Final = frozenset({OwnedSecret, OwnedClaim})
 class ClusterCaches:
     """The caches, and what they show of one cluster."""
 
-    def __init__(self, parts: RayParts, scheduler: BatchSchedule | None) -> None:
+    def __init__(self, parts: RayComponents, scheduler: BatchSchedule | None) -> None:
         self.clusters = parts.caches(RayCluster)
         self.pods = parts.caches(RayPod, OF_CLUSTERS)
         self.pods.index(BY_OWNER, by_owner)

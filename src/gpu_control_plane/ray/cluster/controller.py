@@ -40,8 +40,8 @@ from gpu_control_plane.ray.cluster.pod_state import runs_autoscaler
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
 from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.owned import OwnedService
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.pool_demand import pod_units
 from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
 from gpu_control_plane.ray.status_patch import differs, write_status
@@ -57,7 +57,7 @@ _WORKERS: Final = 16
 _BY_RESOURCE: Final = "ray/resource"
 
 
-def build(parts: RayParts, *, rng: random.Random | None = None) -> None:
+def build(parts: RayComponents, *, rng: random.Random | None = None) -> None:
     """Add RayClusters to a process."""
     _Clusters(parts, rng or random.Random())
 
@@ -94,7 +94,7 @@ class _Outcome(msgspec.Struct, kw_only=True):
 class _Clusters:
     """The controller of RayClusters."""
 
-    def __init__(self, parts: RayParts, rng: random.Random) -> None:
+    def __init__(self, parts: RayComponents, rng: random.Random) -> None:
         runtime, settings = parts.runtime, parts.settings
         self._parts = parts
         self._client = runtime.client

@@ -23,9 +23,9 @@ from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
 from gpu_control_plane.ray.cluster.desired import start_together, wants_gang
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated, is_worker, made, replica_name
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, Release, Stock, plan_releases
 from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.rules.ray.amounts import whole_units
 from gpu_control_plane.rules.ray.gpus import PoolResources
 
@@ -41,7 +41,7 @@ _BY_GROUP: Final = "ray/group"
 class Gang:
     """What keeps groups together, and what each of them waits for."""
 
-    def __init__(self, parts: RayParts, caches: ClusterCaches) -> None:
+    def __init__(self, parts: RayComponents, caches: ClusterCaches) -> None:
         self._parts = parts
         self._caches = caches
         self._client = parts.runtime.client

@@ -10,9 +10,9 @@ from gpu_control_plane.ray.cluster.caches import ClusterCaches
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.idleness import Idleness, idle_timeout, idleness
 from gpu_control_plane.ray.cluster.pod_plan import is_suspended
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.models import Activity
 from gpu_control_plane.ray.owned import OwnedService
-from gpu_control_plane.ray.parts import RayParts
 
 _ASK_SECONDS: Final = 30.0
 _ACTIVITY: Final = "activity"
@@ -21,7 +21,7 @@ _ACTIVITY: Final = "activity"
 class IdleWatch:
     """Whether clusters are idle, as their dashboards say."""
 
-    def __init__(self, parts: RayParts, caches: ClusterCaches) -> None:
+    def __init__(self, parts: RayComponents, caches: ClusterCaches) -> None:
         self._parts = parts
         self._caches = caches
         self._calls = parts.calls.for_controller("ray-cluster-dashboards")

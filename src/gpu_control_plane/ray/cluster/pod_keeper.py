@@ -20,8 +20,8 @@ from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated, made, w
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.status import Failure
 from gpu_control_plane.ray.cluster.worker_groups import PodOrder, Removal, Why
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.owned import RayPod
-from gpu_control_plane.ray.parts import RayParts
 
 _SHORT_LIFE: Final = timedelta(minutes=5)
 """A pod that has ended sooner is made anew after a pause that grows."""
@@ -38,7 +38,7 @@ class PodKeeper:
     """Plans and carries out what happens to the pods of one cluster after the other."""
 
     def __init__(
-        self, parts: RayParts, caches: ClusterCaches, writer: PodWriter, attempts: Attempts, rng: random.Random
+        self, parts: RayComponents, caches: ClusterCaches, writer: PodWriter, attempts: Attempts, rng: random.Random
     ) -> None:
         self._client = parts.runtime.client
         self._events = parts.runtime.events

@@ -14,8 +14,8 @@ from gpu_control_plane.ray.cluster.deletion import NextStep, plan_deletion
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.manifests import ClusterContext, redis_cleanup_job
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.owned import OwnedJob
-from gpu_control_plane.ray.parts import RayParts
 
 _JOB: Final = "Job"
 """What `Attempts` calls it."""
@@ -25,7 +25,7 @@ _SOONEST_SECONDS: Final = 0.1
 class RedisCleanup:
     """Lets a cluster go when its keys in Redis are gone, or its time is over."""
 
-    def __init__(self, parts: RayParts, caches: ClusterCaches, pods: PodWriter, attempts: Attempts) -> None:
+    def __init__(self, parts: RayComponents, caches: ClusterCaches, pods: PodWriter, attempts: Attempts) -> None:
         self._parts = parts
         self._client = parts.runtime.client
         self._events = parts.runtime.events

@@ -13,31 +13,31 @@ from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.objects import Key, Object, controlled_by
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.cronjob.decide import CronSnapshot, decide, job_name
 from gpu_control_plane.ray.cronjob.events import CronJobEvent
 from gpu_control_plane.ray.event_record import emit
 from gpu_control_plane.ray.names import label_value
 from gpu_control_plane.ray.owned import controller_of, is_owned
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.status_patch import write_status
 from gpu_control_plane.rules.ray.cronjob import cronjob_problems
 
 _NOT_COPIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
-def build(parts: RayParts) -> None:
+def build(components: RayComponents) -> None:
     """Add the controller of RayCronJobs to a process."""
-    runtime = parts.runtime
-    crons, jobs = parts.caches(RayCronJob), parts.caches(RayJob)
+    runtime = components.runtime
+    crons, jobs = components.caches(RayCronJob), components.caches(RayJob)
     jobs.index(BY_OWNER, by_owner)
 
     async def reconcile(key: Key) -> Requeue | None:
         cron = crons.at(key)
-        if cron is None or cron.deleting or parts.lease.active() is not None:
+        if cron is None or cron.deleting or components.lease.active() is not None:
             return None
         made = tuple(job for job in jobs.by_index(BY_OWNER, cron.metadata.uid) if is_owned(job, cron))
         problems = tuple(str(problem) for problem in cronjob_problems(cron))
-        decision = decide(CronSnapshot(cron=cron, jobs=made, problems=problems, now=parts.now()))
+        decision = decide(CronSnapshot(cron=cron, jobs=made, problems=problems, now=components.now()))
         for job in decision.delete:
             await delete(job)
         if decision.due is not None:
@@ -50,7 +50,7 @@ def build(parts: RayParts) -> None:
     async def make(cron: RayCronJob, due: datetime) -> None:
         name = job_name(cron, due)
         try:
-            _, new = await parts.writer.create_once(RayJob, cron, ray_job(cron, due))
+            _, new = await components.writer.create_once(RayJob, cron, ray_job(cron, due))
         except KubeError as error:
             runtime.events.warning(cron, CronJobEvent.FAILED_CREATE, f"RayJob {name}: {error}", action="Create")
             raise
@@ -66,7 +66,7 @@ def build(parts: RayParts) -> None:
     controller = runtime.controller("raycronjob", reconcile)
     crons.watch(controller)
     jobs.watch(controller, _owning_cron)
-    controller.watch(parts.lease.changed, lambda _fired: [cron.key for cron in crons])
+    controller.watch(components.lease.changed, lambda _fired: [cron.key for cron in crons])
 
 
 def ray_job(cron: RayCronJob, due: datetime) -> dict[str, Any]:

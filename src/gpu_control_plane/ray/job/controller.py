@@ -15,6 +15,7 @@ from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.access import dashboard_url, own_head_service
 from gpu_control_plane.ray.dashboard.errors import NotSent
 from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
@@ -27,7 +28,6 @@ from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, T
 from gpu_control_plane.ray.job.submission import call_name, submission
 from gpu_control_plane.ray.names import head_service_name
 from gpu_control_plane.ray.owned import MADE_HERE, OF_CLUSTERS, OwnedJob, OwnedService, RayPod, controller_of, is_owned
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.scheduling import scheduler_for
 from gpu_control_plane.ray.scheduling.submitter import SUBMITTER_GROUP
 from gpu_control_plane.ray.status_patch import write_status
@@ -49,17 +49,17 @@ Problems = Callable[[RayJob], Iterable[str]]
 """Why a RayJob cannot be carried out, in sentences."""
 
 
-def build(parts: RayParts, *, problems: Problems | None = None, rng: random.Random | None = None) -> None:
+def build(components: RayComponents, *, problems: Problems | None = None, rng: random.Random | None = None) -> None:
     """Add the controller of RayJobs to a process."""
-    jobs = _Jobs(parts, problems or spec_problems, rng or random.Random())
-    controller = parts.runtime.controller("rayjob", jobs.reconcile)
+    jobs = _Jobs(components, problems or spec_problems, rng or random.Random())
+    controller = components.runtime.controller("rayjob", jobs.reconcile)
     jobs.jobs.watch(controller)
     jobs.clusters.watch(controller, jobs.using)
     jobs.submitters.watch(controller, _owning_job)
     jobs.services.watch(controller, _owning_job)
     jobs.pods.watch(controller, jobs.with_head, _head_changed)
     controller.watch(jobs.calls.signal)
-    controller.watch(parts.lease.changed, lambda _fired: [job.key for job in jobs.jobs])
+    controller.watch(components.lease.changed, lambda _fired: [job.key for job in jobs.jobs])
 
 
 def spec_problems(job: RayJob) -> Iterable[str]:
@@ -74,33 +74,34 @@ def spec_problems(job: RayJob) -> Iterable[str]:
 class _Jobs:
     """The caches, and one reconcile."""
 
-    def __init__(self, parts: RayParts, problems: Problems, rng: random.Random) -> None:
-        self._parts = parts
+    def __init__(self, components: RayComponents, problems: Problems, rng: random.Random) -> None:
+        self._components = components
         self._problems = problems
         self._rng = rng
-        self._client = parts.runtime.client
-        self._options = parts.settings.options
-        settings = parts.settings
+        self._client = components.runtime.client
+        self._events = components.runtime.events
+        self._options = components.settings.options
+        settings = components.settings
         self._timings = Timings(
             status_check=settings.job_status_check_timeout,
             end_grace=settings.job_end_grace,
             submitter_grace=settings.submitter_grace,
         )
         self._scheduler = scheduler_for(self._options.batch_scheduler)
-        self.jobs = parts.caches(RayJob)
+        self.jobs = components.caches(RayJob)
         self.jobs.index(_BY_CLUSTER, lambda job: [f"{job.metadata.namespace}/{job.status.ray_cluster_name}"])
-        self.clusters = parts.caches(RayCluster)
+        self.clusters = components.caches(RayCluster)
         self.clusters.index(BY_OWNER, by_owner)
-        self.submitters = parts.caches(OwnedJob, MADE_HERE)
-        self.services = parts.caches(OwnedService, MADE_HERE)
-        self.heads = parts.caches(OwnedService, OF_CLUSTERS)
-        self.pods = parts.caches(RayPod, OF_CLUSTERS)
+        self.submitters = components.caches(OwnedJob, MADE_HERE)
+        self.services = components.caches(OwnedService, MADE_HERE)
+        self.heads = components.caches(OwnedService, OF_CLUSTERS)
+        self.pods = components.caches(RayPod, OF_CLUSTERS)
         self.pods.index(BY_OWNER, by_owner)
         self._groups = {
-            kind: parts.caches(kind) for kind in (self._scheduler.kinds if self._scheduler is not None else ())
+            kind: components.caches(kind) for kind in (self._scheduler.kinds if self._scheduler is not None else ())
         }
-        self.calls = parts.calls.for_controller("rayjob-calls")
-        parts.runtime.on_lead(self.calls.forget_all)
+        self.calls = components.calls.for_controller("rayjob-calls")
+        components.runtime.on_lead(self.calls.forget_all)
         self._acts: dict[Step, Callable[[RayJob], Awaitable[None]]] = {
             Step.MAKE_CLUSTER: self._make_cluster,
             Step.MAKE_SUBMITTER: self._make_submitter,
@@ -115,7 +116,7 @@ class _Jobs:
 
     async def reconcile(self, key: Key) -> Requeue | None:
         job = self.jobs.at(key)
-        if job is None or job.spec.managed_by == MANAGED_BY_MULTIKUEUE or self._parts.lease.active() is not None:
+        if job is None or job.spec.managed_by == MANAGED_BY_MULTIKUEUE or self._components.lease.active() is not None:
             self.calls.forget(key)
             return None
         seen = self._look(job)
@@ -123,7 +124,7 @@ class _Jobs:
         job, trouble = await self._carry_out(job, decision)
         self._ask(job, seen, decision.calls)
         for event in decision.events:
-            emit(self._parts.runtime.events, job, event)
+            emit(self._events, job, event)
         if trouble is not None:
             raise trouble
         return Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
@@ -137,7 +138,7 @@ class _Jobs:
         done = submitted is not None and submitted.error is None
         return Snapshot(
             job=job,
-            now=self._parts.now(),
+            now=self._components.now(),
             suffix="".join(self._rng.choices(_ALPHANUMERIC, k=5)),
             cluster=cluster,
             own_clusters=tuple(self._own_clusters(job)),
@@ -190,13 +191,13 @@ class _Jobs:
     async def _make[T: Object](self, job: RayJob, kind: type[T], manifest: dict[str, Any], event: JobEvent) -> None:
         name = manifest["metadata"]["name"]
         try:
-            _, made = await self._parts.writer.create_once(kind, job, manifest)
+            _, made = await self._components.writer.create_once(kind, job, manifest)
         except KubeError as error:
             failed = _FAILED[event]
-            self._parts.runtime.events.warning(job, failed, f"{kind.resource.kind} {name}: {error}", action="Create")
+            self._events.warning(job, failed, f"{kind.resource.kind} {name}: {error}", action="Create")
             raise
         if made:
-            self._parts.runtime.events.normal(job, event, f"{kind.resource.kind} {name} was made", action="Create")
+            self._events.normal(job, event, f"{kind.resource.kind} {name} was made", action="Create")
 
     async def _make_submitter(self, job: RayJob) -> None:
         cluster = self._cluster(job)
@@ -212,15 +213,13 @@ class _Jobs:
         held = self.services.get(head_service_name(job.name), job.metadata.namespace)
         manifest = job_head_service(job, ClusterContext(cluster=cluster, options=self._options))
         try:
-            _, written = await self._parts.writer.ensure(OwnedService, job, manifest, held)
+            _, written = await self._components.writer.ensure(OwnedService, job, manifest, held)
         except KubeError as error:
-            self._parts.runtime.events.warning(job, JobEvent.FAILED_CREATE_SERVICE, str(error), action="Create")
+            self._events.warning(job, JobEvent.FAILED_CREATE_SERVICE, str(error), action="Create")
             raise
         if written and held is None:
             name = manifest["metadata"]["name"]
-            self._parts.runtime.events.normal(
-                job, JobEvent.CREATED_SERVICE, f"Service {name} was made", action="Create"
-            )
+            self._events.normal(job, JobEvent.CREATED_SERVICE, f"Service {name} was made", action="Create")
 
     async def _make_group(self, job: RayJob) -> None:
         if self._scheduler is None:
@@ -230,7 +229,7 @@ class _Jobs:
         for manifest in self._scheduler.objects(job, cluster):
             kind = kinds[manifest["kind"]]
             held = self._groups[kind].get(manifest["metadata"]["name"], job.metadata.namespace)
-            await self._parts.writer.ensure(kind, job, manifest, held)
+            await self._components.writer.ensure(kind, job, manifest, held)
 
     async def _delete_clusters(self, job: RayJob) -> None:
         for cluster in self._own_clusters(job):
@@ -274,7 +273,7 @@ class _Jobs:
             self.calls.ask(job.key, name, self._call(job, call), every=every)
 
     def _call(self, job: RayJob, call: Call) -> Callable[[], Awaitable[object]]:
-        dashboard, job_id = self._parts.dashboard, job.status.job_id
+        dashboard, job_id = self._components.dashboard, job.status.job_id
 
         async def follow() -> object:
             return await dashboard.job(await self._endpoint(job), job_id)
@@ -291,7 +290,7 @@ class _Jobs:
         cluster = self._cluster(job)
         if cluster is None:
             raise NotSent(f"there is no RayCluster {job.status.ray_cluster_name}")
-        return await self._parts.endpoints.of(cluster, self._service(cluster))
+        return await self._components.endpoints.of(cluster, self._service(cluster))
 
     def _address(self, cluster: RayCluster) -> str:
         options = replace(self._options, use_kubernetes_proxy=False)

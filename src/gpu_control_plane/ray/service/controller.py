@@ -15,10 +15,10 @@ from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.signal import Signal
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.access import own_head_service
 from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.service.applications import BadConfig, parse
 from gpu_control_plane.ray.service.backend import name_problem, port_problem, serve_service_of
 from gpu_control_plane.ray.service.decide import decide
@@ -56,7 +56,7 @@ class EndpointSlice(Object, frozen=True):
 
 
 def build(
-    parts: RayParts,
+    parts: RayComponents,
     *,
     proxy: ProxyOf | None = None,
     poll_seconds: float = _POLL_SECONDS,
@@ -148,7 +148,7 @@ def build(
     controller.watch(parts.lease.changed, lambda _fired: [service.key for service in services])
 
 
-def _waits(parts: RayParts) -> Waits:
+def _waits(parts: RayComponents) -> Waits:
     settings = parts.settings
     return Waits(
         handover_patience=settings.service_handover_patience,
@@ -156,7 +156,7 @@ def _waits(parts: RayParts) -> Waits:
     )
 
 
-def _proxies(parts: RayParts) -> ProxyOf:
+def _proxies(parts: RayComponents) -> ProxyOf:
     """By the pod's address, or through the API server where that is asked for."""
 
     def proxy(pod: RayPod, port: int) -> str:

@@ -16,8 +16,8 @@ from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.owned import RayPod, controller_of
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.waiting.decide import group_why
 from gpu_control_plane.ray.waiting.events import WaitingEvent
 from gpu_control_plane.ray.waiting.lookup import WaitingLookup
@@ -33,12 +33,12 @@ class Overdue(msgspec.Struct, frozen=True):
     why: str
 
 
-def build(parts: RayParts, lookup: WaitingLookup) -> None:
+def build(components: RayComponents, lookup: WaitingLookup) -> None:
     """Add the three controllers to the process."""
-    clusters = _OverdueController(parts, "ray-waiting-clusters", lookup.clusters, partial(of_cluster, lookup))
+    clusters = _OverdueController(components, "ray-waiting-clusters", lookup.clusters, partial(of_cluster, lookup))
     clusters.watch_also(lookup.pods, _cluster_of)
-    _OverdueController(parts, "ray-waiting-jobs", lookup.jobs, partial(of_job, lookup))
-    _OverdueController(parts, "ray-waiting-services", lookup.services, partial(of_service, lookup))
+    _OverdueController(components, "ray-waiting-jobs", lookup.jobs, partial(of_job, lookup))
+    _OverdueController(components, "ray-waiting-services", lookup.services, partial(of_service, lookup))
 
 
 def of_cluster(lookup: WaitingLookup, cluster: RayCluster) -> Iterable[Overdue]:
@@ -79,27 +79,30 @@ def record_overdue(
 class _OverdueController[T: Object]:
     """Records what is overdue among the objects of one kind, and remembers what it has recorded."""
 
-    def __init__(self, parts: RayParts, name: str, items: Watched[T], find: Callable[[T], Iterable[Overdue]]) -> None:
-        self._parts = parts
+    def __init__(
+        self, components: RayComponents, name: str, items: Watched[T], find: Callable[[T], Iterable[Overdue]]
+    ) -> None:
+        self._components = components
+        self._events = components.runtime.events
         self._items = items
         self._find = find
         self._recorded: dict[Key, dict[str, datetime]] = {}
-        parts.runtime.on_lead(self._recorded.clear)
-        self._controller = parts.runtime.controller(name, self._reconcile, workers=1)
+        components.runtime.on_lead(self._recorded.clear)
+        self._controller = components.runtime.controller(name, self._reconcile, workers=1)
         items.watch(self._controller)
-        self._controller.watch(parts.lease.changed, lambda _fired: (item.key for item in items))
+        self._controller.watch(components.lease.changed, lambda _fired: (item.key for item in items))
 
     def watch_also(self, pods: Watched[RayPod], concerns: Callable[[RayPod], Iterable[Key]]) -> None:
         pods.watch(self._controller, concerns, when=_moved)
 
     async def _reconcile(self, key: Key) -> Requeue | None:
         item = self._items.at(key)
-        if item is None or self._parts.lease.active() is not None:
+        if item is None or self._components.lease.active() is not None:
             self._recorded.pop(key, None)
             return None
-        patience, now = self._parts.settings.waiting_hint_after, self._parts.now()
+        patience, now = self._components.settings.waiting_hint_after, self._components.now()
         found = tuple(self._find(item))
-        recorded = record_overdue(self._parts.runtime.events, item, found, self._recorded.get(key, {}), now - patience)
+        recorded = record_overdue(self._events, item, found, self._recorded.get(key, {}), now - patience)
         if recorded:
             self._recorded[key] = recorded
         else:

@@ -24,7 +24,7 @@ _OWNER: Final = "waiting-by-owner"
 
 
 class Caches(Protocol):
-    """As `RayParts.caches`."""
+    """As `RayComponents.caches`."""
 
     def __call__[T: Object](self, kind: type[T], selection: Selection = ..., /) -> Watched[T]: ...
 

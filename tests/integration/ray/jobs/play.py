@@ -15,12 +15,12 @@ from gpu_control_plane.api.ray.job import RayJob, RayJobStatus
 from gpu_control_plane.kube import Client, Object, Resource, Runtime, Selection
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.cronjob import controller as cronjob_controller
 from gpu_control_plane.ray.dashboard.calls import Pace
 from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.job import controller as job_controller
 from gpu_control_plane.ray.options import RayOptions
-from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.settings import Settings
 from ray_dashboard import FakeDashboard
 from waiting import until_async
@@ -138,7 +138,7 @@ class Play:
             identity=secrets.token_hex(4),
         )
         exchange = Exchange(environ={}, allowed=lambda _address: True)
-        parts = RayParts(
+        components = RayComponents(
             runtime,
             self.settings,
             now=lambda: utc_now() + self.away,
@@ -147,9 +147,9 @@ class Play:
             pace=PACE,
         )
         if kill is not None:
-            _let_die(runtime, parts, kill)
-        job_controller.build(parts)
-        cronjob_controller.build(parts)
+            _let_die(runtime, components, kill)
+        job_controller.build(components)
+        cronjob_controller.build(components)
         task = asyncio.create_task(runtime.run())
         try:
             yield runtime
@@ -220,10 +220,10 @@ class Play:
         return await self.client.create(RayCronJob, wire, self.namespace)
 
 
-def _let_die(runtime: Runtime, parts: RayParts, kill: Kill) -> None:
+def _let_die(runtime: Runtime, components: RayComponents, kill: Kill) -> None:
     """Put the kill between the operator and everything that it writes."""
     write: Any = runtime.client._write
-    dashboard: Any = parts.dashboard
+    dashboard: Any = components.dashboard
     submit, stop = dashboard.submit, dashboard.stop
 
     async def at_write(*given: Any, **named: Any) -> Any:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from datetime import datetime
 
 from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.ray.names import LEASE
 from gpu_control_plane.kube.client import EVERYTHING, Selection
+from gpu_control_plane.kube.lease_watch import LeaseWatch
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.kube.times import utc_now
@@ -13,13 +15,12 @@ from gpu_control_plane.ray.dashboard.access import Addresses, DashboardEndpoints
 from gpu_control_plane.ray.dashboard.calls import DashboardCalls, Pace
 from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.exchange import Exchange
-from gpu_control_plane.ray.operator_lease import KubeRayLease
 from gpu_control_plane.ray.settings import Settings
 from gpu_control_plane.ray.watched import Watched
 from gpu_control_plane.rules.ray.gpus import LivePools
 
 
-class RayParts:
+class RayComponents:
     """The process, the settings, and what every controller of Ray needs."""
 
     def __init__(
@@ -38,7 +39,7 @@ class RayParts:
         self.now = now
         self.writer = ChildWriter(runtime.client)
         self.lease = KubeRayLease(runtime, settings.trusted.include, now=now, namespace=settings.alone_in)
-        """While it is active, controllers only look on."""
+        """Whether KubeRay's own operator is active. While it is, controllers only look on."""
         self.gpus = LivePools()
         self.pools = runtime.cache(GPUPool)
         self.pools.on_change(self.gpus.changed)
@@ -53,3 +54,17 @@ class RayParts:
     def caches[T: Object](self, kind: type[T], selection: Selection = EVERYTHING) -> Watched[T]:
         """The objects of a kind in all watched namespaces."""
         return Watched(self.runtime, kind, selection, self.settings.options.watch_namespaces)
+
+
+class KubeRayLease(LeaseWatch):
+    """The Leases of KubeRay's operator; `rules.trusted_namespaces.kuberay_namespaces` says where they are believed."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        trusted: Callable[[str | None], bool],
+        *,
+        now: Callable[[], datetime] = utc_now,
+        namespace: str | None = None,
+    ) -> None:
+        super().__init__(runtime, "kuberay-lease", LEASE, trusted, now=now, namespace=namespace)
