@@ -50,7 +50,9 @@ class RayEnv:
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
                 "metadata": {"name": APPS},
-                "data": {file: (Path(__file__).parent / file).read_text() for file in ("demo_app.py", "hammer.py")},
+                "data": {
+                    file: (Path(__file__).parent / file).read_text() for file in ("demo_app.py", "request_load.py")
+                },
             }
         )
         self._make_pool()

@@ -36,7 +36,7 @@ class Clients:
             "name": "main",
             "image": NAME,
             "imagePullPolicy": "Never",
-            "command": ["python3", "/apps/hammer.py", URL, str(THREADS), str(PATIENCE)],
+            "command": ["python3", "/apps/request_load.py", URL, str(THREADS), str(PATIENCE)],
             "volumeMounts": [{"name": APPS, "mountPath": "/apps"}],
         }
         volumes = [{"name": APPS, "configMap": {"name": APPS}}]

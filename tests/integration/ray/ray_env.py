@@ -24,7 +24,7 @@ from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod
 from gpu_control_plane.ray.settings import Settings
-from integration.ray.pod_life import PodLife
+from integration.ray.fake_kubelet import FakeKubelet
 from integration.running import running
 from unit.ray.ray_clusters import group, template
 from waiting import until_async
@@ -43,7 +43,7 @@ class RayEnv:
         self.client = client
         self.namespace = namespace
         self.proxy = proxy
-        self.life = PodLife(client, namespace)
+        self.kubelet = FakeKubelet(client, namespace)
         self.options = RayOptions(watch_namespaces=(namespace,))
         self.settings = Settings(options=self.options)
         self.where: Addresses | None = None
@@ -179,7 +179,7 @@ async def ray_env(client: Client, namespace: str, operator: Config | None = None
     """`operator` is whose rights the operator has, if not the administrator's."""
     async with FaultProxy.before(operator or client.config) as proxy:
         env = RayEnv(client, namespace, proxy)
-        async with running(env.life.runtime):
+        async with running(env.kubelet.runtime):
             try:
                 yield env
             finally:

@@ -28,8 +28,8 @@ from gpu_control_plane.ray.service import controller as services
 from gpu_control_plane.ray.service.controller import EndpointSlice
 from gpu_control_plane.ray.service.gateway import Gateway, HTTPRoute, weights
 from gpu_control_plane.ray.settings import Settings
+from integration.ray.fake_kubelet import FakeKubelet
 from integration.ray.foreign_kinds import serve
-from integration.ray.pod_life import PodLife
 from integration.running import running
 from ray_dashboard import FakeDashboard
 from waiting import until_async
@@ -44,12 +44,12 @@ class Serve(FakeDashboard):
 
     def __init__(self) -> None:
         super().__init__()
-        self.life: ClusterLife | None = None
+        self.controllers: FakeClusterControllers | None = None
         self.cluster = ""
 
     async def _serve(self, request: Any) -> Any:
-        if self.life is not None and self.applications:
-            running_now, wanted = self.life.workers(self.cluster)
+        if self.controllers is not None and self.applications:
+            running_now, wanted = self.controllers.workers(self.cluster)
             whole, some = running_now >= wanted, running_now > 0 or not wanted
             for application in self.applications.values():
                 if self.application_status == "RUNNING":
@@ -60,7 +60,7 @@ class Serve(FakeDashboard):
         return await super()._serve(request)
 
 
-class ClusterLife:
+class FakeClusterControllers:
     """Scheduler, kubelet, endpoints and garbage collection of one namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
@@ -68,14 +68,14 @@ class ClusterLife:
         self.namespace = namespace
         self.cards: int | None = None
         self.pool = ""
-        self.pods = PodLife(client, namespace)
-        self.pods.starts = self._fits
-        self.runtime = Runtime("cluster-life", config=client.config, elect=False, status_port=None)
+        self.kubelet = FakeKubelet(client, namespace)
+        self.kubelet.starts = self._fits
+        self.runtime = Runtime("fake-cluster-controllers", config=client.config, elect=False, status_port=None)
         selection = Selection(namespace=namespace)
         self._pods = self.runtime.cache(RayPod, selection)
         self._clusters = self.runtime.cache(RayCluster, selection)
         self._services = self.runtime.cache(OwnedService, selection)
-        everything = self.runtime.controller("life", self._live, workers=1)
+        everything = self.runtime.controller("fake-cluster-controllers", self._reconcile, workers=1)
         everything.watch(self._pods, lambda _pod: (Key("all"),))
         everything.watch(self._clusters, lambda _pod: (Key("all"),))
         everything.watch(self._services, lambda _pod: (Key("all"),))
@@ -105,14 +105,14 @@ class ClusterLife:
         self._taken.add(pod.name)
         return True
 
-    async def _live(self, _key: Key) -> Requeue | None:
+    async def _reconcile(self, _key: Key) -> Requeue | None:
         with suppress(Conflict, NotFound, AlreadyExists):
             await self._collect_garbage()
             await self._count_cards()
             for service in tuple(self._services):
                 if Label.SERVE.value in service.metadata.labels and not service.deleting:
                     await self._slice(service)
-        self.pods.look_again()
+        self.kubelet.look_again()
         return None
 
     async def _collect_garbage(self) -> None:
@@ -167,7 +167,7 @@ class ServiceEnv:
         self.client = client
         self.namespace = namespace
         self.proxy = proxy
-        self.life = ClusterLife(client, namespace)
+        self.controllers = FakeClusterControllers(client, namespace)
         self.options = RayOptions(watch_namespaces=(namespace,))
         self._dashboards = dashboards
         self._of: dict[str, Serve] = {}
@@ -206,7 +206,7 @@ class ServiceEnv:
         """The one of a cluster; its proxy takes requests."""
         if cluster not in self._of:
             made = self._dashboards.pop()
-            made.life, made.cluster, made.serves = self.life, cluster, True
+            made.controllers, made.cluster, made.serves = self.controllers, cluster, True
             self._of[cluster] = made
         return self._of[cluster]
 
@@ -272,7 +272,7 @@ class ServiceEnv:
 
     async def add_pool(self, cards: int) -> None:
         await self.client.create(GPUPool, {"metadata": {"name": self.pool}, "spec": {}})
-        self.life.pool, self.life.cards = self.pool, cards
+        self.controllers.pool, self.controllers.cards = self.pool, cards
 
     # What is seen.
 
@@ -343,8 +343,8 @@ async def service_env(client: Client, namespace: str, dashboards: int = _DASHBOA
         proxy = await stack.enter_async_context(FaultProxy.before(client.config))
         servers = [await stack.enter_async_context(Serve()) for _ in range(dashboards)]
         env = ServiceEnv(client, namespace, proxy, servers)
-        await stack.enter_async_context(running(env.life.pods.runtime))
-        await stack.enter_async_context(running(env.life.runtime))
+        await stack.enter_async_context(running(env.controllers.kubelet.runtime))
+        await stack.enter_async_context(running(env.controllers.runtime))
         await stack.enter_async_context(running(env.cluster_runtime()))
         try:
             yield env

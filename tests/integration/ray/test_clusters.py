@@ -1,4 +1,4 @@
-"""RayClusters on a real API server, with pod life simulated."""
+"""RayClusters on a real API server, with a simulated kubelet."""
 
 import math
 from collections import Counter
@@ -94,7 +94,7 @@ async def test_what_is_not_asked_for_any_more_goes(ray: RayEnv) -> None:
     await until_async(lambda: _none(ray, OwnedIngress), within=10)
     # The head that runs has the autoscaler beside it, which ends where it may do nothing.
     assert "rc" in await ray.objects(OwnedRole)
-    await ray.life.fail((await ray.pods(group=HEAD_GROUP))[0].name)
+    await ray.kubelet.fail((await ray.pods(group=HEAD_GROUP))[0].name)
     await until_async(lambda: _none(ray, OwnedRole, OwnedRoleBinding), within=10)
 
 
@@ -155,8 +155,8 @@ async def test_lost_pods_are_replaced(ray: RayEnv) -> None:
     await ray.ready()
     before = {pod.name for pod in await ray.pods()}
     head, worker = (await ray.pods(group=HEAD_GROUP))[0], (await ray.pods(group="workers"))[0]
-    await ray.life.fail(worker.name, reason="Evicted", message="The node was low on memory.")
-    await ray.life.fail(head.name)
+    await ray.kubelet.fail(worker.name, reason="Evicted", message="The node was low on memory.")
+    await ray.kubelet.fail(head.name)
 
     async def replaced() -> bool:
         now = {pod.name for pod in await ray.pods()}
@@ -185,14 +185,14 @@ async def test_a_lost_answer_makes_no_second_pod(ray: RayEnv) -> None:
 async def test_a_new_leader_makes_no_pod_twice(ray: RayEnv) -> None:
     """The one before it ended after some of its creations, whose answers nobody got."""
     is_creation = lambda request: request.method == "POST" and request.path.endswith("/pods")  # noqa: E731
-    ray.life.starts = lambda _pod: False
+    ray.kubelet.starts = lambda _pod: False
     fault = ray.proxy.plant(Fault(when=is_creation, times=2, lose_answer=True))
     await ray.create(group(replicas=6))
     await until(lambda: fault.spent, within=10)
     await ray.stop_operator()
     await ray.start_operator()
-    ray.life.starts = lambda _pod: True
-    ray.life.look_again()
+    ray.kubelet.starts = lambda _pod: True
+    ray.kubelet.look_again()
     await ray.ready()
     assert len(await ray.pods()) == 7
 
@@ -274,12 +274,12 @@ async def test_a_suspension_that_is_taken_back_midway_is_carried_to_its_end(ray:
     await ray.create(group())
     await ray.ready()
     before = {pod.name for pod in await ray.pods()}
-    ray.life.may_go = lambda _pod: False
+    ray.kubelet.may_go = lambda _pod: False
     await ray.change(suspend=True)
     await until_async(lambda: ray.says("RayClusterSuspending", "True"), within=10)
     await ray.change(suspend=False)
-    ray.life.may_go = lambda _pod: True
-    ray.life.look_again()
+    ray.kubelet.may_go = lambda _pod: True
+    ray.kubelet.look_again()
     await ray.ready()
     assert not {pod.name for pod in await ray.pods()} & before
 

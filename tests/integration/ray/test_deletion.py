@@ -28,15 +28,15 @@ async def test_the_keys_in_redis_go_after_the_head_and_before_the_cluster(ray: R
     await ray.create(group(), gcsFaultToleranceOptions=REDIS)
     cluster = await ray.ready()
     assert Finalizer.REDIS_CLEANUP in cluster.metadata.finalizers
-    ray.life.may_go = lambda pod: not pod.is_head
+    ray.kubelet.may_go = lambda pod: not pod.is_head
     await delete(ray)
     await until_async(lambda: _only_the_head(ray), within=10)
     assert not await job_is_there(ray)
-    ray.life.may_go = lambda _pod: True
-    ray.life.look_again()
+    ray.kubelet.may_go = lambda _pod: True
+    ray.kubelet.look_again()
     await until_async(lambda: job_is_there(ray), within=10)
     assert not await gone(ray)
-    await ray.life.complete((await ray.objects(OwnedJob))["rc-redis-cleanup"])
+    await ray.kubelet.complete((await ray.objects(OwnedJob))["rc-redis-cleanup"])
     await until_async(lambda: gone(ray), within=10)
 
 
@@ -64,7 +64,7 @@ async def test_the_operator_may_end_between_any_two_steps(ray: RayEnv) -> None:
     await ray.start_operator()
     await until_async(lambda: job_is_there(ray), within=10)
     await ray.stop_operator()
-    await ray.life.complete((await ray.objects(OwnedJob))["rc-redis-cleanup"])
+    await ray.kubelet.complete((await ray.objects(OwnedJob))["rc-redis-cleanup"])
     await ray.start_operator()
     await until_async(lambda: gone(ray), within=10)
 
@@ -76,7 +76,7 @@ async def test_an_invalid_cluster_can_be_deleted(ray: RayEnv) -> None:
 
     async def goes() -> bool:
         for job in (await ray.objects(OwnedJob)).values():
-            await ray.life.complete(job)
+            await ray.kubelet.complete(job)
         return await gone(ray)
 
     await until_async(goes, within=10)

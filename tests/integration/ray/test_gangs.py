@@ -57,7 +57,7 @@ async def test_a_worker_that_is_made_anew_waits_for_nobody(ray: RayEnv) -> None:
     await ray.ready()
     await ray.pool(pool, total=2, available=0)
     lost = (await ray.pods(group="workers"))[0]
-    await ray.life.fail(lost.name)
+    await ray.kubelet.fail(lost.name)
 
     async def replaced() -> bool:
         pods = await ray.pods(group="workers")

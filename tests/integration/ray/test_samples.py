@@ -1,4 +1,4 @@
-"""Every sample manifest on a real API server, with pod life simulated: the objects, states and conditions it leads to.
+"""Every sample manifest on a real API server, with a simulated kubelet: the objects, states and conditions it leads to.
 
 The tables in `expected` are written by the rules of KubeRay. Environments are shared by the module, one for each way
 in which the operator is configured: samples are many, and each of them is small.
@@ -48,7 +48,7 @@ from integration.ray.expected.jobs import JOBS, SUBMITTER, WITHOUT_WORKERS, Expe
 from integration.ray.expected.sample import Sample
 from integration.ray.expected.services import SERVICES, ExpectedService
 from integration.ray.foreign_kinds import serve
-from integration.ray.jobs.play import Play
+from integration.ray.jobs.job_env import RayJobEnv
 from integration.ray.ray_env import RayEnv, ray_env
 from integration.ray.service_env import ServiceEnv, service_env
 from integration.rbac import ServiceAccount
@@ -135,12 +135,12 @@ async def job_clusters(client: Client) -> AsyncIterator[RayEnv]:
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def play(client: Client, job_clusters: RayEnv) -> AsyncIterator[Play]:
+async def job_env(client: Client, job_clusters: RayEnv) -> AsyncIterator[RayJobEnv]:
     """RayJobs, whose clusters come up as RayClusters do. A test leaves none that runs."""
     async with FakeDashboard() as dashboard:
-        made = Play(client, job_clusters.namespace, dashboard)
+        made = RayJobEnv(client, job_clusters.namespace, dashboard)
         made.clusters_come_up = False
-        async with made.operator(), made.life():
+        async with made.operator(), made.simulation():
             yield made
 
 
@@ -212,46 +212,48 @@ async def test_an_operator_that_starts_anew_finds_all_clusters_as_they_should_be
 
 
 @pytest.mark.parametrize(("name", "expected"), JOBS.items(), ids=JOBS)
-async def test_a_job(client: Client, play: Play, job_clusters: RayEnv, name: str, expected: ExpectedJob) -> None:
-    play.ends = False
-    job = (await client.create(RayJob, sample(name), play.namespace)).name
+async def test_a_job(
+    client: Client, job_env: RayJobEnv, job_clusters: RayEnv, name: str, expected: ExpectedJob
+) -> None:
+    job_env.ends = False
+    job = (await client.create(RayJob, sample(name), job_env.namespace)).name
     if expected.first:
-        await play.reaches(expected.first, job, WITHIN)
-        await goes_on(play, job, expected)
-    status = await play.reaches("Running", job, WITHIN)
+        await job_env.reaches(expected.first, job, WITHIN)
+        await goes_on(job_env, job, expected)
+    status = await job_env.reaches("Running", job, WITHIN)
     if expected.mode == "SidecarMode":
-        play.fake.submit(status.job_id)
-    await until_async(lambda: has_status(play, job, "RUNNING"), within=WITHIN, saying=f"{job} runs")
-    status = await play.status(job)
+        job_env.fake.submit(status.job_id)
+    await until_async(lambda: has_status(job_env, job, "RUNNING"), within=WITHIN, saying=f"{job} runs")
+    status = await job_env.status(job)
     assert re.match(expected.job_id or rf"^{job}-[a-z0-9]{{5}}$", status.job_id)
-    cluster = await check_cluster_of(play, job, status, expected)
-    await check_submission(play, job, status, expected)
-    service = await raw(client, OwnedService, f"{job}-head-svc", play.namespace)
+    cluster = await check_cluster_of(job_env, job, status, expected)
+    await check_submission(job_env, job, status, expected)
+    service = await raw(client, OwnedService, f"{job}-head-svc", job_env.namespace)
     check(service["spec"], {"selector": {"ray.io/cluster": cluster}, "clusterIP": "None"}, "Service of the head")
-    play.ends = True
+    job_env.ends = True
     if expected.mode == "SidecarMode":
         await end_sidecar(job_clusters, cluster)
-    check_success(await play.reaches("Complete", job, WITHIN))
+    check_success(await job_env.reaches("Complete", job, WITHIN))
     if expected.goes_after is not None:
-        await pass_time(play, job, expected.goes_after + 1)
-        await until_async(lambda: is_gone(play, RayCluster, cluster), within=WITHIN, saying="the cluster goes")
+        await pass_time(job_env, job, expected.goes_after + 1)
+        await until_async(lambda: is_gone(job_env, RayCluster, cluster), within=WITHIN, saying="the cluster goes")
     has_submitter = expected.mode == "K8sJobMode"
-    assert await is_gone(play, OwnedJob, job) is not has_submitter
+    assert await is_gone(job_env, OwnedJob, job) is not has_submitter
     if name == "job-deletion-rules":
-        await check_deletion_rules(play, job, cluster)
+        await check_deletion_rules(job_env, job, cluster)
     elif expected.goes_after is None:
-        await client.get(RayCluster, cluster, play.namespace)
+        await client.get(RayCluster, cluster, job_env.namespace)
 
 
-async def goes_on(play: Play, job: str, expected: ExpectedJob) -> None:
+async def goes_on(job_env: RayJobEnv, job: str, expected: ExpectedJob) -> None:
     """A person, or Kueue."""
-    status = await play.status(job)
+    status = await job_env.status(job)
     if expected.first == "Suspended":
         assert (status.job_id, status.ray_cluster_name) == ("", "")
     else:
         assert status.job_id == ""
-        play.fake.submit(str(expected.then["jobId"]))
-    await play.edit(job, **expected.then)
+        job_env.fake.submit(str(expected.then["jobId"]))
+    await job_env.edit(job, **expected.then)
 
 
 async def end_sidecar(env: RayEnv, cluster: str) -> None:
@@ -263,19 +265,19 @@ async def end_sidecar(env: RayEnv, cluster: str) -> None:
         {"name": "ray", **held, "ready": True, "state": {"running": {}}},
         {"name": "ray-job-submitter", **held, "state": ended},
     ]
-    await env.life.set_status(head.name, containerStatuses=statuses)
+    await env.kubelet.set_status(head.name, containerStatuses=statuses)
 
 
-async def check_cluster_of(play: Play, job: str, status: RayJobStatus, expected: ExpectedJob) -> str:
+async def check_cluster_of(job_env: RayJobEnv, job: str, status: RayJobStatus, expected: ExpectedJob) -> str:
     """The RayCluster that the RayJob made; its name."""
     name = status.ray_cluster_name
     assert re.match(rf"^{job}-[a-z0-9]{{5}}$", name)
-    host = f"{name}-head-svc.{play.namespace}.svc.cluster.local:8265"
+    host = f"{name}-head-svc.{job_env.namespace}.svc.cluster.local:8265"
     assert (status.dashboard_url, status.start_time is not None) == (host, True)
     assert status.ray_cluster_status is not None
     assert status.ray_cluster_status.state == "ready"
-    held = await raw(play.client, RayCluster, name, play.namespace)
-    owner = await raw(play.client, RayJob, job, play.namespace)
+    held = await raw(job_env.client, RayCluster, name, job_env.namespace)
+    owner = await raw(job_env.client, RayJob, job, job_env.namespace)
     assert is_made_by(held, owner)
     assert owner["metadata"]["finalizers"] == ["ray.io/rayjob-finalizer"]
     labels = {
@@ -288,13 +290,13 @@ async def check_cluster_of(play: Play, job: str, status: RayJobStatus, expected:
     if expected.mode == "SidecarMode":
         lost = {"ray.io/disable-provisioned-head-restart": "true"}
         check(held["metadata"]["annotations"], lost, "annotations of the RayCluster")
-    await check_cluster(play.client, held, expected.cluster)
+    await check_cluster(job_env.client, held, expected.cluster)
     return name
 
 
-async def check_submission(play: Play, job: str, status: RayJobStatus, expected: ExpectedJob) -> None:
+async def check_submission(job_env: RayJobEnv, job: str, status: RayJobStatus, expected: ExpectedJob) -> None:
     """Who submits, and what."""
-    submissions = [one for one in play.fake.submissions if one.submission_id == status.job_id]
+    submissions = [one for one in job_env.fake.submissions if one.submission_id == status.job_id]
     assert len(submissions) == 1
     known = {"RAY_DASHBOARD_ADDRESS": status.dashboard_url, "RAY_JOB_SUBMISSION_ID": status.job_id}
     container: Json = {"env": {"PYTHONUNBUFFERED": "1", **known}}
@@ -304,18 +306,18 @@ async def check_submission(play: Play, job: str, status: RayJobStatus, expected:
         case "SidecarMode":
             container["env"]["RAY_DASHBOARD_ADDRESS"] = "127.0.0.1:8265"
             container["args"] = [submits(expected, "")]
-            held = await raw(play.client, RayCluster, status.ray_cluster_name, play.namespace)
+            held = await raw(job_env.client, RayCluster, status.ray_cluster_name, job_env.namespace)
             spec = held["spec"]["headGroupSpec"]["template"]["spec"]
             check(spec, {"containers": {"ray-job-submitter": container}}, "the head's template")
         case "K8sJobMode":
-            await check_submitter(play, job, container, expected)
+            await check_submitter(job_env, job, container, expected)
         case _:
             assert expected.mode == "InteractiveMode"
 
 
-async def check_submitter(play: Play, job: str, container: Json, expected: ExpectedJob) -> None:
-    held = await raw(play.client, OwnedJob, job, play.namespace)
-    assert is_made_by(held, await raw(play.client, RayJob, job, play.namespace))
+async def check_submitter(job_env: RayJobEnv, job: str, container: Json, expected: ExpectedJob) -> None:
+    held = await raw(job_env.client, OwnedJob, job, job_env.namespace)
+    assert is_made_by(held, await raw(job_env.client, RayJob, job, job_env.namespace))
     origin = {"ray.io/originated-from-cr-name": job, "ray.io/originated-from-crd": "RayJob"}
     check(held["metadata"]["labels"], {**origin, "app.kubernetes.io/created-by": "kuberay-operator"}, "labels")
     check(held["spec"]["template"]["metadata"]["labels"], origin, "labels of the submitter's pod")
@@ -350,104 +352,106 @@ def check_success(status: RayJobStatus) -> None:
     assert status.ray_job_info.end_time is not None
 
 
-async def check_deletion_rules(play: Play, job: str, cluster: str) -> None:
+async def check_deletion_rules(job_env: RayJobEnv, job: str, cluster: str) -> None:
     """30 seconds after its end workers go, after 60 the cluster, after 90 the RayJob."""
 
     async def without_workers() -> None:
-        held = await raw(play.client, RayCluster, cluster, play.namespace)
+        held = await raw(job_env.client, RayCluster, cluster, job_env.namespace)
         expected = {**WITHOUT_WORKERS.conditions, "WorkersReady": ("True", "AllWorkersReady")}
-        await check_cluster(play.client, held, replace(WITHOUT_WORKERS, conditions=expected))
+        await check_cluster(job_env.client, held, replace(WITHOUT_WORKERS, conditions=expected))
 
-    await pass_time(play, job, 31)
+    await pass_time(job_env, job, 31)
     await passes(without_workers)
-    await pass_time(play, job, 30)
-    await until_async(lambda: is_gone(play, RayCluster, cluster), within=WITHIN, saying="the cluster goes")
-    await play.client.get(RayJob, job, play.namespace)
-    await pass_time(play, job, 30)
-    await until_async(lambda: is_gone(play, RayJob, job), within=WITHIN, saying="the RayJob goes")
+    await pass_time(job_env, job, 30)
+    await until_async(lambda: is_gone(job_env, RayCluster, cluster), within=WITHIN, saying="the cluster goes")
+    await job_env.client.get(RayJob, job, job_env.namespace)
+    await pass_time(job_env, job, 30)
+    await until_async(lambda: is_gone(job_env, RayJob, job), within=WITHIN, saying="the RayJob goes")
 
 
-async def pass_time(play: Play, job: str, seconds: float, kind: type[Object] = RayJob) -> None:
+async def pass_time(job_env: RayJobEnv, job: str, seconds: float, kind: type[Object] = RayJob) -> None:
     """The operator's clock goes on, and it looks at the object again."""
-    play.away += timedelta(seconds=seconds)
-    seen = {"metadata": {"annotations": {"example.com/later": str(play.away.total_seconds())}}}
-    await play.client.patch(kind, job, seen, namespace=play.namespace)
+    job_env.away += timedelta(seconds=seconds)
+    seen = {"metadata": {"annotations": {"example.com/later": str(job_env.away.total_seconds())}}}
+    await job_env.client.patch(kind, job, seen, namespace=job_env.namespace)
 
 
-async def is_gone(play: Play, kind: type[Object], name: str) -> bool:
+async def is_gone(job_env: RayJobEnv, kind: type[Object], name: str) -> bool:
     try:
-        await play.client.get(kind, name, play.namespace)
+        await job_env.client.get(kind, name, job_env.namespace)
     except NotFound:
         return True
     return False
 
 
-async def has_status(play: Play, job: str, status: str) -> bool:
-    return (await play.status(job)).job_status == status
+async def has_status(job_env: RayJobEnv, job: str, status: str) -> bool:
+    return (await job_env.status(job)).job_status == status
 
 
-async def test_a_job_on_a_cluster_that_is_there(client: Client, play: Play) -> None:
+async def test_a_job_on_a_cluster_that_is_there(client: Client, job_env: RayJobEnv) -> None:
     """The one that the sample names: it is used, and left as it is."""
-    play.ends = True
-    await client.create(RayCluster, sample("cluster-minimal"), play.namespace)
-    job = (await client.create(RayJob, sample("job-on-existing-cluster"), play.namespace)).name
-    status = await play.reaches("Complete", job, WITHIN)
+    job_env.ends = True
+    await client.create(RayCluster, sample("cluster-minimal"), job_env.namespace)
+    job = (await client.create(RayJob, sample("job-on-existing-cluster"), job_env.namespace)).name
+    status = await job_env.reaches("Complete", job, WITHIN)
     check_success(status)
     assert (status.ray_cluster_name, status.dashboard_url) == (
         "minimal",
-        f"minimal-head-svc.{play.namespace}.svc.cluster.local:8265",
+        f"minimal-head-svc.{job_env.namespace}.svc.cluster.local:8265",
     )
-    held = await raw(client, RayCluster, "minimal", play.namespace)
+    held = await raw(client, RayCluster, "minimal", job_env.namespace)
     assert not held["metadata"].get("ownerReferences")
     await check_cluster(client, held, CLUSTERS["cluster-minimal"].expected)
-    assert await is_gone(play, OwnedService, f"{job}-head-svc")
-    assert not await is_gone(play, OwnedJob, job)
+    assert await is_gone(job_env, OwnedService, f"{job}-head-svc")
+    assert not await is_gone(job_env, OwnedJob, job)
 
 
-async def test_a_job_of_another_cluster_is_left_alone(client: Client, play: Play) -> None:
-    play.ends = True
-    theirs = (await client.create(RayJob, sample("job-multikueue"), play.namespace)).metadata
+async def test_a_job_of_another_cluster_is_left_alone(client: Client, job_env: RayJobEnv) -> None:
+    job_env.ends = True
+    theirs = (await client.create(RayJob, sample("job-multikueue"), job_env.namespace)).metadata
     ours = changed("job-http", {"metadata.name": "ours", "spec.jobId": "ours"})
-    await client.create(RayJob, ours, play.namespace)
-    await play.reaches("Complete", "ours", WITHIN)
-    assert (await client.get(RayJob, theirs.name, play.namespace)).metadata.resource_version == theirs.resource_version
+    await client.create(RayJob, ours, job_env.namespace)
+    await job_env.reaches("Complete", "ours", WITHIN)
+    assert (
+        await client.get(RayJob, theirs.name, job_env.namespace)
+    ).metadata.resource_version == theirs.resource_version
 
 
-async def test_a_job_by_the_clock(client: Client, play: Play) -> None:
+async def test_a_job_by_the_clock(client: Client, job_env: RayJobEnv) -> None:
     """At half past two in Berlin there is a RayJob, which is carried out, and its cluster goes."""
-    play.ends = False
-    await client.create(RayCronJob, sample("cronjob-nightly"), play.namespace)
+    job_env.ends = False
+    await client.create(RayCronJob, sample("cronjob-nightly"), job_env.namespace)
 
     async def planned() -> bool:
-        return (await client.get(RayCronJob, "nightly", play.namespace)).status.next_schedule_time is not None
+        return (await client.get(RayCronJob, "nightly", job_env.namespace)).status.next_schedule_time is not None
 
     await until_async(planned, within=WITHIN)
-    due = (await client.get(RayCronJob, "nightly", play.namespace)).status.next_schedule_time
+    due = (await client.get(RayCronJob, "nightly", job_env.namespace)).status.next_schedule_time
     assert due is not None
     assert f"{due.astimezone(ZoneInfo('Europe/Berlin')):%H:%M}" == "02:30"
-    ahead = (due - utc_now() - play.away).total_seconds() + 1
-    await pass_time(play, "nightly", ahead, RayCronJob)
+    ahead = (due - utc_now() - job_env.away).total_seconds() + 1
+    await pass_time(job_env, "nightly", ahead, RayCronJob)
     name = f"nightly-{int(due.timestamp()) // 60}"
-    await until_async(lambda: is_there(play, name), within=WITHIN, saying=f"there is {name}")
+    await until_async(lambda: is_there(job_env, name), within=WITHIN, saying=f"there is {name}")
     assert is_made_by(
-        await raw(client, RayJob, name, play.namespace), await raw(client, RayCronJob, "nightly", play.namespace)
+        await raw(client, RayJob, name, job_env.namespace), await raw(client, RayCronJob, "nightly", job_env.namespace)
     )
-    status = await play.reaches("Running", name, WITHIN)
-    held = await raw(client, RayCluster, status.ray_cluster_name, play.namespace)
+    status = await job_env.reaches("Running", name, WITHIN)
+    held = await raw(client, RayCluster, status.ray_cluster_name, job_env.namespace)
     await check_cluster(client, held, JOBS["job-simple"].cluster)
-    play.ends = True
-    check_success(await play.reaches("Complete", name, WITHIN))
+    job_env.ends = True
+    check_success(await job_env.reaches("Complete", name, WITHIN))
 
     async def idle() -> bool:
-        held = (await client.get(RayCronJob, "nightly", play.namespace)).status
+        held = (await client.get(RayCronJob, "nightly", job_env.namespace)).status
         return held.last_schedule_time == due and held.last_successful_time is not None and not held.active
 
     await until_async(idle, within=WITHIN, saying="it says that its RayJob has ended")
-    await until_async(lambda: is_gone(play, RayCluster, status.ray_cluster_name), within=WITHIN)
+    await until_async(lambda: is_gone(job_env, RayCluster, status.ray_cluster_name), within=WITHIN)
 
 
-async def is_there(play: Play, name: str) -> bool:
-    return not await is_gone(play, RayJob, name)
+async def is_there(job_env: RayJobEnv, name: str) -> bool:
+    return not await is_gone(job_env, RayJob, name)
 
 
 # RayServices.

@@ -44,15 +44,15 @@ async def test_a_changed_cluster_takes_over_when_it_answers_and_the_address_stay
     await env.create(env.group(1))
     old = await env.settled()
     address = (await env.services())["svc-serve-svc"].spec["clusterIP"]
-    env.life.pods.starts = lambda pod: not pod.cluster or pod.cluster == old
+    env.controllers.kubelet.starts = lambda pod: not pod.cluster or pod.cluster == old
     await env.upgrade(env.group(1, image="ray:2"), image="ray:2")
     await until_async(env.pending, within=10)
     condition = await env.condition("UpgradeInProgress")
     assert condition is not None
     assert (condition.status, condition.reason) == ("True", "BothActivePendingClustersExist")
     assert await env.backend() == old
-    env.life.pods.starts = lambda _pod: True
-    env.life.pods.look_again()
+    env.controllers.kubelet.starts = lambda _pod: True
+    env.controllers.kubelet.look_again()
     new = await env.settled("ray:2")
     assert new != old
     assert (await env.services())["svc-serve-svc"].spec["clusterIP"] == address
@@ -102,7 +102,7 @@ async def test_a_service_of_somebody_else_is_left_alone_and_named(env: ServiceEn
 async def test_changed_again_in_the_middle_of_an_upgrade_the_last_one_wins(env: ServiceEnv) -> None:
     await env.create(env.group(1))
     old = await env.settled()
-    env.life.pods.starts = lambda pod: pod.cluster == old
+    env.controllers.kubelet.starts = lambda pod: pod.cluster == old
     await env.upgrade(env.group(1, image="ray:2"), image="ray:2")
     await until_async(env.pending, within=10)
     second = await env.pending()
@@ -113,15 +113,15 @@ async def test_changed_again_in_the_middle_of_an_upgrade_the_last_one_wins(env: 
 
     await until_async(replaced, within=10)
     assert await env.backend() == old
-    env.life.pods.starts = lambda _pod: True
-    env.life.pods.look_again()
+    env.controllers.kubelet.starts = lambda _pod: True
+    env.controllers.kubelet.look_again()
     await env.settled("ray:3")
 
 
 async def test_a_change_that_is_taken_back_leaves_the_cluster_that_was_there(env: ServiceEnv) -> None:
     await env.create(env.group(1))
     old = await env.settled()
-    env.life.pods.starts = lambda pod: pod.cluster == old
+    env.controllers.kubelet.starts = lambda pod: pod.cluster == old
     await env.upgrade(env.group(1, image="ray:2"), image="ray:2")
     await until_async(env.pending, within=10)
     await env.upgrade(env.group(1), image="ray:1")
@@ -168,7 +168,7 @@ async def test_a_full_pool_is_handed_over_worker_by_worker(env: ServiceEnv) -> N
 
     async def look() -> bool:
         nonlocal most, answered
-        pods = [pod for pod in await env.pods() if env.life.units(pod) and not pod.deleting]
+        pods = [pod for pod in await env.pods() if env.controllers.units(pod) and not pod.deleting]
         most = max(most, len(pods))
         answered = answered and (await env.status()).num_serve_endpoints > 0
         return await env.is_settled("ray:2", replicas=3)
@@ -302,7 +302,7 @@ async def test_ended_at_every_write_of_a_handover_it_goes_on_rightly(env: Servic
     async def look() -> bool:
         nonlocal most
         await killer.restart()
-        most = max(most, len([pod for pod in await env.pods() if env.life.units(pod) and not pod.deleting]))
+        most = max(most, len([pod for pod in await env.pods() if env.controllers.units(pod) and not pod.deleting]))
         return await env.is_settled("ray:2", replicas=2)
 
     await until_async(look, within=90)

@@ -114,6 +114,6 @@ async def test_a_pod_that_goes_meanwhile_is_named(client: Client, ray: RayEnv) -
     before = await ray.pods()
     (worker,) = await ray.pods(group="cpu")
     await ray.stop_operator()
-    await ray.life.end(worker.name)
+    await ray.kubelet.end(worker.name)
     verified = await verify_take_over(client, before, progress=lambda _text: None, timeout=20)
     assert verified.gone == (f"{ray.namespace}/{worker.name}",)

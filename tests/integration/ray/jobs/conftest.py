@@ -9,7 +9,7 @@ from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client
 from gpu_control_plane.local import Cluster
 from integration.conftest import Namespace
-from integration.ray.jobs.play import Play
+from integration.ray.jobs.job_env import RayJobEnv
 from ray_dashboard import FakeDashboard
 
 _INSTALLED: set[str] = set()
@@ -25,17 +25,17 @@ async def served(client: Client, api_server: Cluster) -> Client:
 
 
 @pytest.fixture
-async def plays(served: Client) -> AsyncIterator[Callable[[], Awaitable[Play]]]:
+async def envs(served: Client) -> AsyncIterator[Callable[[], Awaitable[RayJobEnv]]]:
     """Makes as many namespaces as a test asks for."""
     async with AsyncExitStack() as stack:
 
-        async def make() -> Play:
+        async def make() -> RayJobEnv:
             made = await served.create(Namespace, {"metadata": {"generateName": "test-ray-jobs-"}})
-            return Play(served, made.name, await stack.enter_async_context(FakeDashboard()))
+            return RayJobEnv(served, made.name, await stack.enter_async_context(FakeDashboard()))
 
         yield make
 
 
 @pytest.fixture
-async def play(plays: Callable[[], Awaitable[Play]]) -> Play:
-    return await plays()
+async def env(envs: Callable[[], Awaitable[RayJobEnv]]) -> RayJobEnv:
+    return await envs()

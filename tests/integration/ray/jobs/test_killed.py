@@ -13,7 +13,7 @@ from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.kube import Selection
 from gpu_control_plane.kube.errors import NotFound
-from integration.ray.jobs.play import Kill, Play, names
+from integration.ray.jobs.job_env import Kill, RayJobEnv, names
 from waiting import until, until_async
 
 AT_ONCE = 8
@@ -29,7 +29,7 @@ class Story(msgspec.Struct, frozen=True):
     """How many are left."""
     writes: int
     """More than it takes."""
-    fates: tuple[str, ...] = ("SUCCEEDED",)
+    job_ends: tuple[str, ...] = ("SUCCEEDED",)
 
 
 STORIES = {
@@ -52,23 +52,23 @@ STORIES = {
     ],
 )
 async def test_a_killed_operator_is_taken_over_from(
-    plays: Callable[[], Awaitable[Play]], name: str, answered: bool
+    envs: Callable[[], Awaitable[RayJobEnv]], name: str, answered: bool
 ) -> None:
     story, places, killed = STORIES[name], asyncio.Semaphore(AT_ONCE), []
 
     async def tell(after: int) -> None:
         async with places:
-            play, kill = await plays(), Kill(after, answered=answered)
-            play.fates = list(story.fates)
-            await play.submit(**story.spec)
-            async with play.life():
-                async with play.operator(kill):
-                    await until_async(lambda: _dead_or_done(play, kill, story), saying=f"killed after {after}")
+            env, kill = await envs(), Kill(after, answered=answered)
+            env.job_ends = list(story.job_ends)
+            await env.submit(**story.spec)
+            async with env.simulation():
+                async with env.operator(kill):
+                    await until_async(lambda: _dead_or_done(env, kill, story), saying=f"killed after {after}")
                 killed.append(kill.dead.is_set())
-                async with play.operator():
-                    await play.reaches(story.end)
-                    await until_async(lambda: _has_clusters(play, story.clusters), saying="clusters are gone")
-            await check(play, story)
+                async with env.operator():
+                    await env.reaches(story.end)
+                    await until_async(lambda: _has_clusters(env, story.clusters), saying="clusters are gone")
+            await check(env, story)
 
     async with asyncio.TaskGroup() as group:
         for after in range(story.writes):
@@ -77,32 +77,32 @@ async def test_a_killed_operator_is_taken_over_from(
     assert sum(killed) > 8
 
 
-async def check(play: Play, story: Story) -> None:
-    ids = [one.submission_id for one in play.fake.submissions]
+async def check(env: RayJobEnv, story: Story) -> None:
+    ids = [one.submission_id for one in env.fake.submissions]
     assert len(ids) == len(set(ids)) == story.submissions
-    status = await play.status()
+    status = await env.status()
     assert status.job_id == ids[-1]
     assert status.failed == story.submissions - 1
     assert status.succeeded == 1
 
 
 async def test_a_job_that_is_deleted_is_told_to_stop_however_often_the_operator_is_killed(
-    plays: Callable[[], Awaitable[Play]],
+    envs: Callable[[], Awaitable[RayJobEnv]],
 ) -> None:
     async def tell(after: int) -> None:
-        play, kill = await plays(), Kill(after, answered=after % 2 == 0)
-        play.ends = False
-        await play.submit(submissionMode="HTTPMode")
-        async with play.life(), play.operator():
-            await play.reaches("Running")
-            await until_async(lambda: _runs(play), saying="the job runs")
-        await play.client.delete(RayJob, "demo", play.namespace)
-        async with play.operator(kill):
-            await until_async(lambda: _dead_or_gone(play, kill), saying="killed or gone")
-        async with play.operator():
-            await until_async(lambda: _gone(play), saying="the RayJob is gone")
-        assert play.fake.stopped == [one.submission_id for one in play.fake.submissions]
-        assert len(play.fake.stopped) == 1
+        env, kill = await envs(), Kill(after, answered=after % 2 == 0)
+        env.ends = False
+        await env.submit(submissionMode="HTTPMode")
+        async with env.simulation(), env.operator():
+            await env.reaches("Running")
+            await until_async(lambda: _runs(env), saying="the job runs")
+        await env.client.delete(RayJob, "demo", env.namespace)
+        async with env.operator(kill):
+            await until_async(lambda: _dead_or_gone(env, kill), saying="killed or gone")
+        async with env.operator():
+            await until_async(lambda: _gone(env), saying="the RayJob is gone")
+        assert env.fake.stopped == [one.submission_id for one in env.fake.submissions]
+        assert len(env.fake.stopped) == 1
 
     async with asyncio.TaskGroup() as group:
         for after in range(4):
@@ -110,19 +110,19 @@ async def test_a_job_that_is_deleted_is_told_to_stop_however_often_the_operator_
 
 
 async def test_a_rayjob_of_a_raycronjob_is_made_once_however_often_the_operator_is_killed(
-    plays: Callable[[], Awaitable[Play]],
+    envs: Callable[[], Awaitable[RayJobEnv]],
 ) -> None:
     async def tell(after: int, answered: bool) -> None:
-        play, kill = await plays(), Kill(after, answered=answered)
-        await play.cron(schedule="0 * * * *")
-        play.away = timedelta(hours=1)
-        async with play.life():
-            async with play.operator(kill):
+        env, kill = await envs(), Kill(after, answered=answered)
+        await env.cron(schedule="0 * * * *")
+        env.away = timedelta(hours=1)
+        async with env.simulation():
+            async with env.operator(kill):
                 await until(kill.dead.is_set)
-            async with play.operator():
-                await until_async(lambda: _cron_is_idle(play), saying="its RayJob has ended")
-        assert len(await play.client.list(RayJob, Selection(namespace=play.namespace))) == 1
-        assert len(play.fake.submissions) == 1
+            async with env.operator():
+                await until_async(lambda: _cron_is_idle(env), saying="its RayJob has ended")
+        assert len(await env.client.list(RayJob, Selection(namespace=env.namespace))) == 1
+        assert len(env.fake.submissions) == 1
 
     async with asyncio.TaskGroup() as group:
         for after in range(4):
@@ -130,35 +130,35 @@ async def test_a_rayjob_of_a_raycronjob_is_made_once_however_often_the_operator_
             group.create_task(tell(after, answered=True))
 
 
-async def _cron_is_idle(play: Play) -> bool:
-    status = (await play.client.get(RayCronJob, "nightly", play.namespace)).status
+async def _cron_is_idle(env: RayJobEnv) -> bool:
+    status = (await env.client.get(RayCronJob, "nightly", env.namespace)).status
     return status.last_successful_time is not None and not status.active
 
 
-async def _dead_or_done(play: Play, kill: Kill, story: Story) -> bool:
+async def _dead_or_done(env: RayJobEnv, kill: Kill, story: Story) -> bool:
     if kill.dead.is_set():
         return True
     await asyncio.sleep(0.1)  # the API server has others to serve
-    return (await play.status()).job_deployment_status == story.end and await _has_clusters(play, story.clusters)
+    return (await env.status()).job_deployment_status == story.end and await _has_clusters(env, story.clusters)
 
 
-async def _has_clusters(play: Play, count: int) -> bool:
-    return len(names(await play.clusters())) == count
+async def _has_clusters(env: RayJobEnv, count: int) -> bool:
+    return len(names(await env.clusters())) == count
 
 
-async def _runs(play: Play) -> bool:
-    return [held["status"] for held in play.fake.jobs.values()] == ["RUNNING"] and (
-        await play.status()
+async def _runs(env: RayJobEnv) -> bool:
+    return [held["status"] for held in env.fake.jobs.values()] == ["RUNNING"] and (
+        await env.status()
     ).job_status == "RUNNING"
 
 
-async def _gone(play: Play) -> bool:
+async def _gone(env: RayJobEnv) -> bool:
     try:
-        await play.client.get(RayJob, "demo", play.namespace)
+        await env.client.get(RayJob, "demo", env.namespace)
     except NotFound:
         return True
     return False
 
 
-async def _dead_or_gone(play: Play, kill: Kill) -> bool:
-    return kill.dead.is_set() or await _gone(play)
+async def _dead_or_gone(env: RayJobEnv, kill: Kill) -> bool:
+    return kill.dead.is_set() or await _gone(env)

@@ -13,7 +13,7 @@ from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint, Exchange
 from gpu_control_plane.ray.dashboard.models import JobSubmission
 from gpu_control_plane.ray.owned import OwnedService, RayPod
 from integration.bootstrap.operands import allow_pods
-from integration.ray.jobs.play import Play
+from integration.ray.jobs.job_env import RayJobEnv
 from ray_dashboard import FakeDashboard
 from waiting import until_async
 
@@ -33,14 +33,14 @@ def own_address() -> str | None:
     return None if address.startswith("127.") else address
 
 
-async def test_the_api_server_passes_requests_on(play: Play) -> None:
+async def test_the_api_server_passes_requests_on(env: RayJobEnv) -> None:
     address = own_address()
     if address is None:
         pytest.skip("this machine has no address beside loopback")
     async with FakeDashboard(token="rays", host="0.0.0.0") as fake:  # noqa: S104 - the API server calls it
-        await serve(play, address, fake.port)
-        path = f"/api/v1/namespaces/{play.namespace}/services/demo-head-svc:dashboard/proxy"
-        async with Dashboard(Exchange(play.client.config, environ={})) as dashboard:
+        await serve(env, address, fake.port)
+        path = f"/api/v1/namespaces/{env.namespace}/services/demo-head-svc:dashboard/proxy"
+        async with Dashboard(Exchange(env.client.config, environ={})) as dashboard:
             endpoint = DashboardEndpoint(url=path, token="rays")
 
             async def reached() -> bool:
@@ -59,17 +59,17 @@ async def test_the_api_server_passes_requests_on(play: Play) -> None:
                 await dashboard.job(nowhere, "demo-x1")
 
 
-async def serve(play: Play, address: str, port: int) -> None:
+async def serve(env: RayJobEnv, address: str, port: int) -> None:
     """A Service whose only endpoint is the fake, as a pod's: the API server passes nothing on to other addresses."""
-    await allow_pods(play.client, play.namespace)
+    await allow_pods(env.client, env.namespace)
     pod = {"metadata": {"name": "head"}, "spec": {"containers": [{"name": "ray-head", "image": "x"}]}}
-    await play.client.create(RayPod, pod, play.namespace)
+    await env.client.create(RayPod, pod, env.namespace)
     addresses = {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"}
-    await play.client.patch(RayPod, "head", {"status": addresses}, namespace=play.namespace, subresource="status")
+    await env.client.patch(RayPod, "head", {"status": addresses}, namespace=env.namespace, subresource="status")
     ports: list[dict[str, Any]] = [{"name": "dashboard", "port": port, "protocol": "TCP"}]
     service = {"metadata": {"name": "demo-head-svc"}, "spec": {"ports": ports}}
-    await play.client.create(OwnedService, service, play.namespace)
-    endpoint = {"kind": "Pod", "name": "head", "namespace": play.namespace}
+    await env.client.create(OwnedService, service, env.namespace)
+    endpoint = {"kind": "Pod", "name": "head", "namespace": env.namespace}
     subset = {"addresses": [{"ip": address, "targetRef": endpoint}], "ports": ports}
     endpoints = {"metadata": {"name": "demo-head-svc"}, "subsets": [subset]}
-    await play.client.create(Endpoints, endpoints, play.namespace)
+    await env.client.create(Endpoints, endpoints, env.namespace)

@@ -45,14 +45,14 @@ class Bench:
         raise NoAnswer("late")
 
 
-def simulate(play: Callable[[Bench], Coroutine[None, None, None]], pace: Pace | None = None) -> None:
+def simulate(scenario: Callable[[Bench], Coroutine[None, None, None]], pace: Pace | None = None) -> None:
     loop = SimulatedLoop(4711)
 
     async def main() -> None:
         bench = Bench(loop, pace)
         running = asyncio.ensure_future(bench.calls.run())
         await asyncio.sleep(0)
-        await play(bench)
+        await scenario(bench)
         running.cancel()
         await asyncio.wait((running,))
 
@@ -60,7 +60,7 @@ def simulate(play: Callable[[Bench], Coroutine[None, None, None]], pace: Pace | 
 
 
 def test_a_poll_grows_slower_while_nothing_changes_and_quick_again_after_a_change() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.calls.ask(KEY, "job", bench.call, every=2)
         await asyncio.sleep(60)
         pauses = [later - earlier for earlier, later in zip(bench.made, bench.made[1:], strict=False)]
@@ -76,11 +76,11 @@ def test_a_poll_grows_slower_while_nothing_changes_and_quick_again_after_a_chang
         await asyncio.sleep(6)
         assert len(bench.made) - before >= 2
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_a_call_without_a_rhythm_is_made_until_it_succeeds_and_then_never_again() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.gives = NoAnswer("away")
         assert bench.calls.ask(KEY, "submit", bench.call) is None
         await asyncio.sleep(20)
@@ -95,11 +95,11 @@ def test_a_call_without_a_rhythm_is_made_until_it_succeeds_and_then_never_again(
         assert answer is not None
         assert answer.value == "demo-x1"
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_an_answer_says_since_when_it_holds() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.gives = NoAnswer("refused")
         bench.calls.ask(KEY, "job", bench.call, every=2)
         await asyncio.sleep(30)
@@ -110,11 +110,11 @@ def test_an_answer_says_since_when_it_holds() -> None:
         assert answer.since == BEGIN  # no call has succeeded since, whatever the reasons
         assert answer.at > BEGIN + timedelta(seconds=30)
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_what_is_forgotten_is_called_no_more() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.calls.ask(KEY, "job", bench.call, every=2)
         bench.calls.ask(KEY, "stop", bench.call, every=2)
         await asyncio.sleep(3)
@@ -126,13 +126,13 @@ def test_what_is_forgotten_is_called_no_more() -> None:
         await asyncio.sleep(100)
         assert (len(bench.made), len(bench.calls)) == (made, 0)
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_dashboards_that_hang_hold_up_no_other() -> None:
     """400 dashboards hang, each until its deadline; a healthy one among them keeps its rhythm."""
 
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         for number in range(400):
             bench.calls.ask(Key(f"hangs-{number}", "team"), "job", bench.hang, every=2)
         await asyncio.sleep(30)
@@ -143,13 +143,13 @@ def test_dashboards_that_hang_hold_up_no_other() -> None:
         await asyncio.sleep(2.5)
         assert len(bench.made) == 2
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_slow_dashboards_of_one_namespace_hold_up_no_other_namespace() -> None:
     """1,000 dashboards answer, each only after 4.5 seconds; that of a neighbour keeps its rhythm from the beginning."""
 
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def slow() -> str:
             await asyncio.sleep(4.5)
             return "RUNNING"
@@ -163,11 +163,11 @@ def test_slow_dashboards_of_one_namespace_hold_up_no_other_namespace() -> None:
             await asyncio.sleep(2.3)
             assert len(bench.made) >= turn + 1, f"not called in time after {turn} turns"
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_a_new_dashboard_is_called_within_seconds_while_those_of_many_namespaces_are_slow() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def slow() -> str:
             await asyncio.sleep(4.5)
             return "RUNNING"
@@ -184,11 +184,11 @@ def test_a_new_dashboard_is_called_within_seconds_while_those_of_many_namespaces
             await asyncio.sleep(7)
             assert len(bench.made) > made
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_a_slow_dashboard_is_called_within_seconds_while_others_are_slow() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def slow() -> str:
             await asyncio.sleep(4.5)
             return "RUNNING"
@@ -205,11 +205,11 @@ def test_a_slow_dashboard_is_called_within_seconds_while_others_are_slow() -> No
             await asyncio.sleep(4)
             assert len(bench.made) >= turn + 1
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_calls_that_end_while_they_wait_leave_their_places_to_others() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         keys = [Key(f"hangs-{number}", "team") for number in range(50)]
         for turn in range(20):
             for key in keys:
@@ -223,7 +223,7 @@ def test_calls_that_end_while_they_wait_leave_their_places_to_others() -> None:
         await asyncio.sleep(0.1)
         assert len(bench.made) == 4
 
-    simulate(play, Pace(at_once=4, at_once_for_namespace=4, slow_at_once=2))
+    simulate(scenario, Pace(at_once=4, at_once_for_namespace=4, slow_at_once=2))
 
 
 class Large(msgspec.Struct, frozen=True):
@@ -231,7 +231,7 @@ class Large(msgspec.Struct, frozen=True):
 
 
 def test_answers_of_one_namespace_take_so_much_memory_and_no_more() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def large() -> Large:
             return Large(size=30)
 
@@ -250,11 +250,11 @@ def test_answers_of_one_namespace_take_so_much_memory_and_no_more() -> None:
         assert later is not None
         assert later.value == Large(size=30)
 
-    simulate(play, Pace(kept_bytes_of_namespace=100))
+    simulate(scenario, Pace(kept_bytes_of_namespace=100))
 
 
 def test_all_answers_take_so_much_memory_and_no_more() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def large() -> Large:
             return Large(size=30)
 
@@ -265,13 +265,13 @@ def test_all_answers_take_so_much_memory_and_no_more() -> None:
         answers = [bench.calls.latest(key, "serve") for key in keys]
         assert [answer is not None and answer.error is None for answer in answers] == [True, True, True, False]
 
-    simulate(play, Pace(kept_bytes=100))
+    simulate(scenario, Pace(kept_bytes=100))
 
 
 def test_no_more_calls_are_made_at_once_than_allowed() -> None:
     at_once = most = 0
 
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def counted() -> str:
             nonlocal at_once, most
             at_once += 1
@@ -286,12 +286,12 @@ def test_no_more_calls_are_made_at_once_than_allowed() -> None:
             bench.calls.ask(KEY, name, bench.call)
         await asyncio.sleep(60)
 
-    simulate(play, Pace(at_once=8))
+    simulate(scenario, Pace(at_once=8))
     assert most == 8
 
 
 def test_calls_of_two_controllers_are_kept_apart() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         jobs, services = bench.calls.for_controller("jobs"), bench.calls.for_controller("services")
         jobs.ask(KEY, "x", bench.call)
         services.ask(KEY, "x", bench.call)
@@ -301,11 +301,11 @@ def test_calls_of_two_controllers_are_kept_apart() -> None:
         assert jobs.latest(KEY, "x") is None
         assert len(bench.made) == 1
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_a_process_that_does_not_lead_makes_no_calls() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         bench.leading = False
         bench.calls.ask(KEY, "submit", bench.call)
         await asyncio.sleep(100)
@@ -314,11 +314,11 @@ def test_a_process_that_does_not_lead_makes_no_calls() -> None:
         await asyncio.sleep(3)
         assert len(bench.made) == 1
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_a_bug_in_one_call_ends_no_other() -> None:
-    async def play(bench: Bench) -> None:
+    async def scenario(bench: Bench) -> None:
         async def broken() -> str:
             raise ZeroDivisionError
 
@@ -330,7 +330,7 @@ def test_a_bug_in_one_call_ends_no_other() -> None:
         assert answer is not None
         assert "ZeroDivisionError" in str(answer.error)
 
-    simulate(play)
+    simulate(scenario)
 
 
 def test_what_was_asked_before_the_calls_run_is_called_when_they_do() -> None:

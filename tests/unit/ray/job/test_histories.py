@@ -1,7 +1,7 @@
 """Random histories of a RayJob: the operator dies between any two writes, Ray and submitters act when they like, and
 time passes. Each try is submitted at most once, there is never a second cluster, and the end is what Ray says.
 
-The world is a model of an API server and of Ray; the decisions are the real ones.
+The model is a model of an API server and of Ray; the decisions are the real ones.
 """
 
 from datetime import datetime, timedelta
@@ -48,13 +48,13 @@ EVENTS = (
 )
 
 
-class World:
+class RayJobModel:
     """What is in the API server and in Ray, and what the operator remembers."""
 
-    def __init__(self, mode: str, fates: list[str], backoff_limit: int, **deadlines: int | None) -> None:
+    def __init__(self, mode: str, job_ends: list[str], backoff_limit: int, **deadlines: int | None) -> None:
         self.job: RayJob = job(spec={"submissionMode": mode, "backoffLimit": backoff_limit, **deadlines})
         self.mode = mode
-        self.fates = fates
+        self.job_ends = job_ends
         """How the tries end, in their order."""
         self.now: datetime = NOW
         self.clusters: dict[str, RayCluster] = {}
@@ -252,7 +252,7 @@ class World:
             case "runs":
                 self.jobs = {key: JobStatus.RUNNING if not held.terminal else held for key, held in self.jobs.items()}
             case "ends":
-                self.jobs = {key: held if held.terminal else self.fate(key) for key, held in self.jobs.items()}
+                self.jobs = {key: held if held.terminal else self.job_end(key) for key, held in self.jobs.items()}
             case "answer" | "lost answer":
                 self.answer(lost=event == "lost answer")
             case "down" | "up":
@@ -277,9 +277,9 @@ class World:
             case "suspend" | "resume":
                 self.job = replace(self.job, spec=replace(self.job.spec, suspend=event == "suspend"))
 
-    def fate(self, key: tuple[str, str]) -> JobStatus:
+    def job_end(self, key: tuple[str, str]) -> JobStatus:
         tries = list(dict.fromkeys(self.submissions))
-        return JobStatus(self.fates[min(tries.index(key), len(self.fates) - 1)])
+        return JobStatus(self.job_ends[min(tries.index(key), len(self.job_ends) - 1)])
 
     def finish(self) -> None:
         """Nothing fails any more, and everybody does his part until all is at rest."""
@@ -324,7 +324,7 @@ HISTORIES = st.lists(st.sampled_from(EVENTS), min_size=20, max_size=80)
 @settings(deadline=None, max_examples=300)
 @given(
     events=HISTORIES,
-    fates=st.lists(st.sampled_from(["SUCCEEDED", "FAILED", "STOPPED"]), min_size=1, max_size=3),
+    job_ends=st.lists(st.sampled_from(["SUCCEEDED", "FAILED", "STOPPED"]), min_size=1, max_size=3),
     backoff_limit=st.integers(0, 2),
     deadline=DEADLINES,
     pre_running=DEADLINES,
@@ -333,24 +333,26 @@ def test_each_try_is_submitted_once_and_the_end_is_what_ray_says(
     *,
     mode: str,
     events: list[str],
-    fates: list[str],
+    job_ends: list[str],
     backoff_limit: int,
     deadline: int | None,
     pre_running: int | None,
 ) -> None:
-    world = World(mode, fates, backoff_limit, activeDeadlineSeconds=deadline, preRunningDeadlineSeconds=pre_running)
+    model = RayJobModel(
+        mode, job_ends, backoff_limit, activeDeadlineSeconds=deadline, preRunningDeadlineSeconds=pre_running
+    )
     for event in events:
-        world.move(event)
-    world.finish()
-    status = world.job.status
-    assert len(world.made) == len(set(world.made))
-    last = world.jobs.get((status.ray_cluster_name, status.job_id))
-    if not world.heads_lost:
-        assert len(set(world.submissions)) == len(world.submissions), "a job was submitted twice"
+        model.move(event)
+    model.finish()
+    status = model.job.status
+    assert len(model.made) == len(set(model.made))
+    last = model.jobs.get((status.ray_cluster_name, status.job_id))
+    if not model.heads_lost:
+        assert len(set(model.submissions)) == len(model.submissions), "a job was submitted twice"
     if status.reason in CLOCKS:
         assert deadline is not None or pre_running is not None
         assert str(status.job_deployment_status) == "Failed"
-    elif not world.heads_lost and not world.was_down:
+    elif not model.heads_lost and not model.was_down:
         assert last is not None
         assert status.job_status is last
         assert str(status.job_deployment_status) == ("Failed" if last is JobStatus.FAILED else "Complete")
@@ -359,4 +361,4 @@ def test_each_try_is_submitted_once_and_the_end_is_what_ray_says(
             assert status.failed == backoff_limit + 1
     elif last is JobStatus.SUCCEEDED and str(status.job_deployment_status) == "Failed":
         # Only what Ray could not say for as long as the table allows.
-        assert world.was_down
+        assert model.was_down

@@ -14,7 +14,9 @@ import urllib.request
 _SLOW_SECONDS = 3.0
 
 
-class Hammer:
+class RequestLoad:
+    """The requests of one thread after another, and what became of them."""
+
     def __init__(self, url: str, patience: float) -> None:
         self._url = url
         self._patience = patience
@@ -42,17 +44,17 @@ class Hammer:
 
 
 def main(url: str, threads: int, patience: float) -> None:
-    hammer = Hammer(url, patience)
-    running = [threading.Thread(target=hammer.run) for _ in range(threads)]
+    load = RequestLoad(url, patience)
+    running = [threading.Thread(target=load.run) for _ in range(threads)]
     for thread in running:
         thread.start()
     for thread in running:
         thread.join()
     seen = {
-        "answers": hammer.answers,
-        "errors": hammer.errors,
-        "slowest": round(hammer.slowest, 2),
-        "slow": hammer.slow,
+        "answers": load.answers,
+        "errors": load.errors,
+        "slowest": round(load.slowest, 2),
+        "slow": load.slow,
     }
     print(json.dumps(seen))  # noqa: T201 - the result
 

@@ -1,4 +1,4 @@
-"""The life of pods on an API server without scheduler and kubelet: those that may be scheduled get a node and run, and
+"""Pods on an API server without scheduler and kubelet: those that may be scheduled get a node and run, and
 those that are deleted go. The test says what else happens to them."""
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from gpu_control_plane.ray.owned import OwnedJob, RayPod
 NODE = "node-of-ray"
 
 
-class PodLife:
+class FakeKubelet:
     """Kubelet and scheduler of one namespace. `starts` and `may_go` say which pods run, and which go when they are
     deleted."""
 
@@ -25,16 +25,16 @@ class PodLife:
         self.may_go: Callable[[RayPod], bool] = lambda _pod: True
         self.started: list[str] = []
         """Names of pods in the order in which they came to run."""
-        self.runtime = Runtime("pod-life", config=client.config, elect=False, status_port=None)
+        self.runtime = Runtime("fake-kubelet", config=client.config, elect=False, status_port=None)
         self._pods = self.runtime.cache(RayPod, Selection(namespace=namespace))
-        self._controller = self.runtime.controller("pod-life", self._live).watch(self._pods)
+        self._controller = self.runtime.controller("fake-kubelet", self._reconcile).watch(self._pods)
 
     def look_again(self) -> None:
         """`starts` or `may_go` says something else now."""
         for pod in self._pods:
             self._controller.enqueue(pod.key)
 
-    async def _live(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         pod = self._pods.at(key)
         if pod is None:
             return

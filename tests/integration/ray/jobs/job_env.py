@@ -84,14 +84,14 @@ class Kill:
         raise Killed
 
 
-class Play:
+class RayJobEnv:
     """One namespace with its Ray, and what the test does to it."""
 
     def __init__(self, client: Client, namespace: str, fake: FakeDashboard) -> None:
         self.client = client
         self.namespace = namespace
         self.fake = fake
-        self.fates: list[str] = ["SUCCEEDED"]
+        self.job_ends: list[str] = ["SUCCEEDED"]
         """How jobs end, in the order of their submission; the last holds for all further ones."""
         self.ends = True
         """Whether jobs end by themselves."""
@@ -147,7 +147,7 @@ class Play:
             pace=PACE,
         )
         if kill is not None:
-            _let_die(runtime, components, kill)
+            _install_kill(runtime, components, kill)
         job_controller.build(components)
         cronjob_controller.build(components)
         task = asyncio.create_task(runtime.run())
@@ -161,16 +161,16 @@ class Play:
                 await task
 
     @asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
+    async def simulation(self) -> AsyncIterator[None]:
         """Clusters come up, submitters submit, and jobs run, for as long as the block lasts."""
 
-        async def live() -> None:
+        async def simulate() -> None:
             while True:
                 with suppress(NotFound, KubeError):
                     await self.step()
                 await asyncio.sleep(0.1)
 
-        task = asyncio.create_task(live())
+        task = asyncio.create_task(simulate())
         try:
             yield
         finally:
@@ -191,7 +191,7 @@ class Play:
                 self.fake.set(job_id, "RUNNING")
             elif held["status"] == "RUNNING" and self.ends:
                 number = [one.submission_id for one in self.fake.submissions].index(job_id)
-                self.fake.set(job_id, self.fates[min(number, len(self.fates) - 1)], message="the end")
+                self.fake.set(job_id, self.job_ends[min(number, len(self.job_ends) - 1)], message="the end")
 
     async def set_cluster(self, name: str, **status: Any) -> None:
         await self.client.patch(RayCluster, name, {"status": status}, namespace=self.namespace, subresource="status")
@@ -220,7 +220,7 @@ class Play:
         return await self.client.create(RayCronJob, wire, self.namespace)
 
 
-def _let_die(runtime: Runtime, components: RayComponents, kill: Kill) -> None:
+def _install_kill(runtime: Runtime, components: RayComponents, kill: Kill) -> None:
     """Put the kill between the operator and everything that it writes."""
     write: Any = runtime.client._write
     dashboard: Any = components.dashboard
