@@ -1,9 +1,18 @@
-"""Names of what belongs to objects of Ray, by KubeRay's rules: users' tools and Ray's autoscaler know them."""
+"""Names and ports of what belongs to objects of Ray, by KubeRay's rules: users' tools and its autoscaler know them."""
 
 import re
 from typing import Final
 
+from gpu_control_plane.api.ray.cluster import AuthOptions, RayCluster
 from gpu_control_plane.api.ray.names import NodeType
+
+DASHBOARD_PORT: Final = 8265
+"""Of Ray's dashboard, where nothing says otherwise."""
+DASHBOARD_PORT_NAME: Final = "dashboard"
+SERVE_PORT_NUMBER: Final = 8000
+"""Of Ray Serve's proxies, where nothing says otherwise."""
+SERVE_PORT_NAME: Final = "serve"
+AUTH_TOKEN_KEY: Final = "auth_token"  # noqa: S105 - the key in the Secret
 
 _OBJECT_LIMIT: Final = 50
 _LABEL_LIMIT: Final = 63
@@ -45,8 +54,24 @@ def head_service_name(owner: str) -> str:
     return f"{owner}-head-svc"
 
 
+def head_service_of(cluster: RayCluster) -> str:
+    """The head's Service of a RayCluster: as its spec names it, or by the rule."""
+    given = (cluster.spec.head_group_spec.head_service or {}).get("metadata") or {}
+    return given.get("name") or head_service_name(cluster.name)
+
+
+def token_secret_name(cluster: str, options: AuthOptions | None) -> str:
+    """The Secret with the token of a RayCluster: the user's, or one of ours."""
+    return (options.secret_name if options is not None else "") or object_name(cluster)
+
+
 def serve_service_name(owner: str) -> str:
     return f"{owner}-serve-svc"
+
+
+def is_serve_port(name: str) -> bool:
+    """Whether a port of this name takes requests to Ray Serve."""
+    return name == SERVE_PORT_NAME or name.startswith(f"{SERVE_PORT_NAME}-")
 
 
 def headless_service_name(cluster: str) -> str:

@@ -257,6 +257,11 @@ class RayClusterSpec(RayPart, frozen=True, kw_only=True):
     tls_options: Annotated[TlsOptions | None, about("TLS between its nodes.")] = None
     history_server_options: Annotated[HistoryServerOptions | None, about("What is kept for the history server.")] = None
 
+    @property
+    def autoscales(self) -> bool:
+        """Whether Ray's autoscaler adds and removes workers."""
+        return bool(self.enable_in_tree_autoscaling)
+
 
 class ClusterState(OpenEnum):
     """How a RayCluster stands, in one word."""

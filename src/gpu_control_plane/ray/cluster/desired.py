@@ -97,7 +97,7 @@ def start_together(cluster: RayCluster, group: WorkerGroupSpec, pools: PoolResou
     one if none waits for another."""
     if not any(pools.pool(resource) is not None for resource in pod_units(group.template)):
         return 0
-    scales = bool(cluster.spec.enable_in_tree_autoscaling)
+    scales = cluster.spec.autoscales
     least = min(least_group_pods(group), group_pods(group)) if scales else group_pods(group)
     hosts = max(1, group.num_of_hosts)
     return max(least, hosts) if group_pods(group) else 0

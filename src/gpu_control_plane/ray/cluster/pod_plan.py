@@ -125,16 +125,11 @@ def is_suspended(cluster: RayCluster) -> bool:
     return bool(cluster.spec.suspend) or is_true(cluster.status.conditions, ClusterCondition.SUSPENDING)
 
 
-def scales_itself(cluster: RayCluster) -> bool:
-    """Whether Ray's autoscaler says how many workers there are, and which go."""
-    return bool(cluster.spec.enable_in_tree_autoscaling)
-
-
 def _plan_group(snapshot: PodSnapshot, group: WorkerGroupSpec, pods: Sequence[RayPod], rng: random.Random) -> GroupPlan:
     return plan_group(
         group,
         pods,
-        scales_itself=scales_itself(snapshot.cluster),
+        scales_itself=snapshot.cluster.spec.autoscales,
         random_delete=snapshot.random_delete,
         gated=group.group_name in snapshot.gated,
         rng=rng,

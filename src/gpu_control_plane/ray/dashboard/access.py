@@ -19,13 +19,16 @@ from gpu_control_plane.kube.objects import Key, Object, Resource
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.ray.dashboard.errors import NotSent
 from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
-from gpu_control_plane.ray.names import head_service_name, host_of, object_name
+from gpu_control_plane.ray.names import (
+    AUTH_TOKEN_KEY,
+    DASHBOARD_PORT,
+    DASHBOARD_PORT_NAME,
+    head_service_of,
+    host_of,
+    token_secret_name,
+)
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, is_owned
-
-DASHBOARD_PORT: Final = 8265
-PORT_NAME: Final = "dashboard"
-TOKEN_KEY: Final = "auth_token"  # noqa: S105 - the key in the Secret
 
 _TOKEN_HELD: Final = timedelta(minutes=1)
 
@@ -47,7 +50,8 @@ def addresses(options: RayOptions) -> Addresses:
 
     def where(cluster: RayCluster, service: OwnedService | None) -> str:
         if service is None:
-            raise NotSent(f"the Service {head_service(cluster)} of the head is not there, or belongs to something else")
+            name = head_service_of(cluster)
+            raise NotSent(f"the Service {name} of the head is not there, or belongs to something else")
         return dashboard_url(cluster, service, options)
 
     return where
@@ -57,32 +61,26 @@ def own_head_service(
     cluster: RayCluster, find: Callable[[str, str | None], OwnedService | None]
 ) -> OwnedService | None:
     """The Service of its head that belongs to a RayCluster. `find` looks one up by name and namespace."""
-    held = find(head_service(cluster), cluster.metadata.namespace)
+    held = find(head_service_of(cluster), cluster.metadata.namespace)
     return held if held is not None and is_owned(held, cluster) else None
 
 
 def dashboard_url(cluster: RayCluster, service: OwnedService | None, options: RayOptions) -> str:
     """`http://<head Service>.<namespace>.svc.<domain>:<port>`, or the path at the API server."""
     namespace = cluster.metadata.namespace or ""
-    name = service.name if service is not None else head_service(cluster)
+    name = service.name if service is not None else head_service_of(cluster)
     if service is not None and service.spec.get("type") == "ExternalName":
         raise NotSent(f"the Service {name} names a host outside of the cluster, so Ray's dashboard is not asked")
     if options.use_kubernetes_proxy:
-        return f"/api/v1/namespaces/{namespace}/services/{name}:{PORT_NAME}/proxy"
+        return f"/api/v1/namespaces/{namespace}/services/{name}:{DASHBOARD_PORT_NAME}/proxy"
     return f"http://{host_of(name, namespace, options.cluster_domain)}:{dashboard_port(cluster.spec, service)}"
-
-
-def head_service(cluster: RayCluster) -> str:
-    """The name of the head's Service of a RayCluster."""
-    given = (cluster.spec.head_group_spec.head_service or {}).get("metadata") or {}
-    return given.get("name") or head_service_name(cluster.name)
 
 
 def dashboard_port(spec: RayClusterSpec, service: OwnedService | None = None) -> int:
     """The port named `dashboard` of the head's Service, else of the head's container, else Ray's own."""
     ports = [*(service.spec.get("ports") or () if service is not None else ()), *_container_ports(spec)]
     for port in ports:
-        if port.get("name") == PORT_NAME:
+        if port.get("name") == DASHBOARD_PORT_NAME:
             return int(port.get("port") or port.get("containerPort") or DASHBOARD_PORT)
     return DASHBOARD_PORT
 
@@ -95,7 +93,7 @@ def token_secret(cluster: RayCluster) -> str | None:
     auth = cluster.spec.auth_options
     if auth is None or auth.mode is not AuthMode.TOKEN or auth.enable_k8s_token_auth:
         return None
-    return auth.secret_name or object_name(cluster.name)
+    return token_secret_name(cluster.name, auth)
 
 
 class DashboardEndpoints:
@@ -128,9 +126,9 @@ class DashboardEndpoints:
             secret = await self._client.get(TokenSecret, name, key.namespace)
         except NotFound:
             raise NotSent(f"the Secret {name} with the token for Ray does not exist") from None
-        token = _decoded(secret.data.get(TOKEN_KEY, ""))
+        token = _decoded(secret.data.get(AUTH_TOKEN_KEY, ""))
         if not token:
-            raise NotSent(f"the Secret {name} has no token under the key {TOKEN_KEY}")
+            raise NotSent(f"the Secret {name} has no token under the key {AUTH_TOKEN_KEY}")
         self._tokens[key] = _Token(token, now + _TOKEN_HELD)
         return token
 

@@ -13,14 +13,13 @@ from gpu_control_plane.api.ray.cluster import RayCluster, RayClusterSpec
 from gpu_control_plane.api.ray.job import RayJob, SubmissionMode
 from gpu_control_plane.api.ray.names import CREATED_BY, Annotation, Label, NodeType
 from gpu_control_plane.kube.objects import controlled_by
-from gpu_control_plane.ray.cluster.manifests.authentication import TOKEN_KEY, token_secret_name
 from gpu_control_plane.ray.cluster.manifests.containers import Part, default_env, has_env, members, put_env
 from gpu_control_plane.ray.cluster.manifests.context import RAY_JOB, ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.features import asks_for_token
 from gpu_control_plane.ray.cluster.manifests.services import head_service
 from gpu_control_plane.ray.dashboard.access import dashboard_port
 from gpu_control_plane.ray.job.submission import runtime_env
-from gpu_control_plane.ray.names import head_service_name, identifier, label_value
+from gpu_control_plane.ray.names import AUTH_TOKEN_KEY, head_service_name, identifier, label_value, token_secret_name
 from gpu_control_plane.ray.scheduling import PodMarks
 
 SUBMITTER: Final = "ray-job-submitter"
@@ -193,7 +192,7 @@ def _add_environment(container: Part, address: str, job_id: str, cluster: str, s
         return
     default_env(container, "RAY_AUTH_MODE", "token")
     if not has_env(container, "RAY_AUTH_TOKEN"):
-        key = {"name": token_secret_name(cluster, options), "key": TOKEN_KEY}
+        key = {"name": token_secret_name(cluster, options), "key": AUTH_TOKEN_KEY}
         default_env(container, "RAY_AUTH_TOKEN", source={"secretKeyRef": key})
 
 

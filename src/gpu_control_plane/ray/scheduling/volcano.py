@@ -121,7 +121,7 @@ def _for_scheduler(owner: Owner) -> dict[str, str]:
 
 def _size(spec: RayClusterSpec) -> tuple[int, Amounts]:
     """Members and resources: with autoscaling the fewest, since the autoscaler adds the others one by one."""
-    if spec.enable_in_tree_autoscaling:
+    if spec.autoscales:
         return 1 + sum(map(least_group_pods, spec.worker_group_specs)), least_amounts(spec)
     return 1 + worker_pods(spec), desired_amounts(spec)
 

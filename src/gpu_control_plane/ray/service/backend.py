@@ -14,12 +14,11 @@ from gpu_control_plane.api.ray.names import Label, NodeType
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.ray.cluster.manifests import ClusterContext, head_service, service_ports
-from gpu_control_plane.ray.names import head_service_name, identifier, serve_service_name
+from gpu_control_plane.ray.names import head_service_name, identifier, is_serve_port, serve_service_name
 from gpu_control_plane.ray.owned import OwnedService
 
 Manifest = dict[str, Any]
 
-SERVE_PORT: Final = "serve"
 _NO_ADDRESS: Final = "None"
 _TRUE: Final = "true"
 _ORIGIN: Final = "RayService"
@@ -65,7 +64,7 @@ def head_service_of(service: RayService) -> str:
 def serve_ports(context: ClusterContext) -> dict[str, int]:
     """Ports of the head that Ray Serve has, by name."""
     found = service_ports(context)
-    return {name: port for name, port in found.items() if name == SERVE_PORT or name.startswith(f"{SERVE_PORT}-")}
+    return {name: port for name, port in found.items() if is_serve_port(name)}
 
 
 def port_problem(service: RayService) -> str:

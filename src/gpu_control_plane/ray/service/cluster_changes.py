@@ -21,7 +21,6 @@ from gpu_control_plane.ray.service.desired_cluster import (
     Marks,
     Match,
     cluster_manifest,
-    is_scaled,
     scale_mark,
     wanted_groups,
     with_replicas,
@@ -52,7 +51,7 @@ def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
         spec = replace(
             desired,
             worker_group_specs=tuple(
-                with_replicas(group, group, 0, scaled=is_scaled(desired)) if replica_units(group, s.free) else group
+                with_replicas(group, group, 0, scaled=desired.autoscales) if replica_units(group, s.free) else group
                 for group in desired.worker_group_specs
             ),
         )

@@ -85,7 +85,7 @@ def marks_when_taken_over(cluster: RayCluster, service: RayService, *, newest: b
 
 def scale_mark(spec: RayClusterSpec) -> str:
     """The numbers of workers that a service asks for, as a short name. What Ray's autoscaler decides is none of it."""
-    scaled = bool(spec.enable_in_tree_autoscaling)
+    scaled = spec.autoscales
     numbers = [
         (group.group_name, None if scaled else group.replicas, group.min_replicas, group.max_replicas)
         for group in spec.worker_group_specs
@@ -140,7 +140,7 @@ def wanted_groups(cluster: RayCluster, desired: RayClusterSpec) -> tuple[WorkerG
     """The groups that a cluster should have, with as many workers as the service wants; under Ray's autoscaler, as
     many as that has decided, within the bounds of the service."""
     held = {group.group_name: group for group in cluster.spec.worker_group_specs}
-    scaled = bool(desired.enable_in_tree_autoscaling)
+    scaled = desired.autoscales
     return tuple(
         replace(
             group,
@@ -164,11 +164,6 @@ def with_replicas(group: WorkerGroupSpec, bounds: WorkerGroupSpec, replicas: int
         min_replicas=min(least, replicas),
         max_replicas=replicas if scaled else max(most, replicas),
     )
-
-
-def is_scaled(spec: RayClusterSpec) -> bool:
-    """Whether Ray's autoscaler decides on the number of workers."""
-    return bool(spec.enable_in_tree_autoscaling)
 
 
 def replicas_of(spec: RayClusterSpec) -> dict[str, int]:

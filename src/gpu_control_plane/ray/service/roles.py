@@ -19,7 +19,6 @@ from gpu_control_plane.ray.service.actions import Told
 from gpu_control_plane.ray.service.desired_cluster import (
     Marks,
     Match,
-    is_scaled,
     marks_of,
     marks_when_taken_over,
     match,
@@ -283,7 +282,7 @@ def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms
 def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
     """Replicas that the new cluster comes to. Under Ray's autoscaler those that the old one has, within its bounds."""
     desired = s.service.spec.ray_cluster_config
-    if not is_scaled(desired):
+    if not desired.autoscales:
         return replicas_of(desired)
     held = replicas_of(active.cluster.spec)
     return {

@@ -5,7 +5,7 @@ that, and a configuration is put anew under what was accepted before it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -16,14 +16,13 @@ from gpu_control_plane.ray.dashboard.calls import Answer
 from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.dashboard.models import ServeDetails
+from gpu_control_plane.ray.names import SERVE_PORT_NAME, SERVE_PORT_NUMBER
 from gpu_control_plane.ray.owned import RayPod
 from gpu_control_plane.ray.service.applications import has_lost_all, is_told, telling
-from gpu_control_plane.ray.service.backend import SERVE_PORT, serve_ports
+from gpu_control_plane.ray.service.backend import serve_ports
 from gpu_control_plane.ray.service.roles import Roles, capacity_of, decide_roles, follows_config
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 from gpu_control_plane.ray.service.traffic import context_of
-
-DEFAULT_SERVE_PORT: Final = 8000
 
 TargetOf = Callable[[RayCluster], Awaitable[DashboardEndpoint]]
 ProxyOf = Callable[[RayPod, int], str]
@@ -103,7 +102,7 @@ class ServeCalls:
         if head is None or not head.status.pod_ip or s.service.spec.exclude_head_pod_from_serve_svc:
             return view
         ports = serve_ports(context_of(s, view))
-        url = self._proxy(head, ports.get(SERVE_PORT, next(iter(ports.values()), DEFAULT_SERVE_PORT)))
+        url = self._proxy(head, ports.get(SERVE_PORT_NAME, next(iter(ports.values()), SERVE_PORT_NUMBER)))
         name = f"head {head.metadata.uid} {url}"
         kept.append(name)
         answer = self._calls.ask(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.service import RayServiceStatus
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
-from gpu_control_plane.ray.names import serve_service_name
+from gpu_control_plane.ray.names import SERVE_PORT_NAME, serve_service_name
 from gpu_control_plane.ray.owned import OwnedService, is_owned
 from gpu_control_plane.ray.service import backend, gateway
 from gpu_control_plane.ray.service.actions import (
@@ -101,7 +101,7 @@ def gateway_route(s: Snapshot, roles: Roles, after: NextRoles, status: RayServic
             continue
         ports = backend.serve_ports(context_of(s, held))
         if ports and share.traffic_routed_percent is not None:
-            port = ports.get(backend.SERVE_PORT, next(iter(ports.values())))
+            port = ports.get(SERVE_PORT_NAME, next(iter(ports.values())))
             name = serve_service_name(held.name)
             backends.append((name, port, share.traffic_routed_percent))
     if not backends or not after.active:

@@ -11,7 +11,7 @@ from gpu_control_plane.api.ray.service import ServedCluster
 from gpu_control_plane.ray.service import handover
 from gpu_control_plane.ray.service.actions import PatchCluster, Told
 from gpu_control_plane.ray.service.backend import Candidate, choose
-from gpu_control_plane.ray.service.desired_cluster import Match, is_scaled, replicas_of, with_replicas
+from gpu_control_plane.ray.service.desired_cluster import Match, replicas_of, with_replicas
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import Bounds, Done, Grow, Move, Shrink, Side, SwitchFirst, Terms, Wait
 from gpu_control_plane.ray.service.incremental import ALL, Share, Shares, Steps, next_step
@@ -132,7 +132,7 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
         if group.group_name not in found:
             return group
         kept = found[group.group_name]
-        made = with_replicas(group, group, kept, scaled=is_scaled(spec))
+        made = with_replicas(group, group, kept, scaled=spec.autoscales)
         return handover.with_pods_to_go(made, handover.pods_to_go(pending.pods, group, kept))
 
     groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
@@ -297,7 +297,7 @@ def _goals(s: Snapshot, roles: Roles, terms: Terms, taking: ClusterView) -> dict
     """Replicas that the target comes to: as the service says, or where Ray's autoscaler had decided, or the service no
     longer knows of the target, those of the beginning."""
     desired = s.service.spec.ray_cluster_config
-    if match_of(s, taking) is not Match.OTHER and not is_scaled(desired):
+    if match_of(s, taking) is not Match.OTHER and not desired.autoscales:
         return replicas_of(desired)
     return {name: bounds.replicas for name, bounds in terms.full.items()} if roles.back else terms.goals
 
@@ -340,7 +340,7 @@ def _scaled(view: ClusterView, name: str, replicas: int, bounds: WorkerGroupSpec
     def changed(group: WorkerGroupSpec) -> WorkerGroupSpec:
         if group.group_name != name:
             return group
-        made = with_replicas(group, bounds or group, replicas, scaled=is_scaled(spec))
+        made = with_replicas(group, bounds or group, replicas, scaled=spec.autoscales)
         going = handover.pods_to_go(view.pods, group, replicas) if bounds is None else ()
         return handover.with_pods_to_go(made, going)
 

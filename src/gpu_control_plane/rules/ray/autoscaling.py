@@ -17,7 +17,7 @@ _NEEDS_V2: Final = "only autoscaler v2 reads it: set autoscalerOptions.version t
 
 def autoscaling_faults(spec: RayClusterSpec, path: str) -> Faults:
     """Of the options, and of what groups say to the autoscaler."""
-    options, on = spec.autoscaler_options, bool(spec.enable_in_tree_autoscaling)
+    options, on = spec.autoscaler_options, spec.autoscales
     held = pod_spec(spec.head_group_spec.template).env()
     asked_by_env = asks_for_v2_by_variable(spec)
     version = options.version if options is not None else None

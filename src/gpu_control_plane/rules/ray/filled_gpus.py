@@ -23,7 +23,7 @@ _annotations: Final = msgspec.json.Decoder(dict[str, str])
 
 def gpus_to_fill(cluster: RayCluster, gpus: PoolResources) -> Filled:
     """What belongs into the parameters of which groups, so that the autoscaler knows the GPUs of their pods."""
-    if not cluster.spec.enable_in_tree_autoscaling:
+    if not cluster.spec.autoscales:
         return {}
     spec = as_written(cluster)
     groups: list[tuple[str, GroupSpec]] = [(HEAD_GROUP, spec.head_group_spec)]

@@ -28,7 +28,7 @@ def group_faults(spec: RayClusterSpec, path: str) -> Faults:
         if group.group_name == HEAD_GROUP:
             yield f"{place}.groupName", f"{HEAD_GROUP} is the name of the head's own group: take another"
         yield from _common_faults(group, place)
-        yield from _count_faults(group, place, autoscaling=bool(spec.enable_in_tree_autoscaling))
+        yield from _count_faults(group, place, autoscaling=spec.autoscales)
 
 
 def _common_faults(group: GroupSpec, path: str) -> Faults:

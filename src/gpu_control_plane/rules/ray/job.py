@@ -196,5 +196,5 @@ def _policy_faults(spec: RayJobSpec, policy: DeletionPolicy, path: str) -> Fault
     if spec.cluster_selector and takes_cluster:
         yield path, f"{policy} would delete what clusterSelector names, and that is not this job's: take another policy"
     cluster = spec.ray_cluster_spec
-    if policy == DeletionPolicy.WORKERS and cluster is not None and cluster.enable_in_tree_autoscaling:
+    if policy == DeletionPolicy.WORKERS and cluster is not None and cluster.autoscales:
         yield path, "Ray's autoscaler would bring the workers back: take DeleteCluster, or switch autoscaling off"

@@ -56,7 +56,7 @@ def _upgrade_faults(spec: RayServiceSpec) -> Faults:
         yield f"{path}.type", f"{strategy.type} is none: take one of {known}"
     if strategy.type != ServiceUpgradeType.INCREMENTAL:
         return
-    if not spec.ray_cluster_config.enable_in_tree_autoscaling:
+    if not spec.ray_cluster_config.autoscales:
         yield (
             "spec.rayClusterConfig.enableInTreeAutoscaling",
             "clusters grow and shrink in an incremental upgrade: set it to true",

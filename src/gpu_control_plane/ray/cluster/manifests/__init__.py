@@ -3,7 +3,7 @@
 The rules are KubeRay's. What is given is never changed: every manifest is a copy.
 """
 
-from gpu_control_plane.ray.cluster.manifests.authentication import auth_secret, token_secret_name
+from gpu_control_plane.ray.cluster.manifests.authentication import auth_secret
 from gpu_control_plane.ray.cluster.manifests.autoscaler_access import (
     role,
     role_binding,
@@ -13,7 +13,7 @@ from gpu_control_plane.ray.cluster.manifests.autoscaler_access import (
 from gpu_control_plane.ray.cluster.manifests.certificates import certificate_name, certificates
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, ReplicaIdentity
 from gpu_control_plane.ray.cluster.manifests.fault_tolerance import claim_differences, gcs_claim
-from gpu_control_plane.ray.cluster.manifests.features import Keeping, autoscales, keeping
+from gpu_control_plane.ray.cluster.manifests.features import Keeping, keeping
 from gpu_control_plane.ray.cluster.manifests.hashes import recreate_hash, spec_hash
 from gpu_control_plane.ray.cluster.manifests.ingress import ingress, route
 from gpu_control_plane.ray.cluster.manifests.network_policies import network_policies
@@ -35,7 +35,6 @@ __all__ = [
     "ReplicaIdentity",
     "StartParamProblem",
     "auth_secret",
-    "autoscales",
     "certificate_name",
     "certificates",
     "claim_differences",
@@ -58,7 +57,6 @@ __all__ = [
     "spec_hash",
     "start_param_problems",
     "template_hash",
-    "token_secret_name",
     "users_account",
     "worker_pod",
 ]

@@ -3,22 +3,15 @@
 import base64
 from typing import Final
 
-from gpu_control_plane.api.ray.cluster import AuthMode, AuthOptions
+from gpu_control_plane.api.ray.cluster import AuthMode
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.ray.cluster.manifests.containers import Part, add_mount, add_volume, default_env, has_mount
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.features import asks_for_token
-from gpu_control_plane.ray.names import object_name
-
-TOKEN_KEY: Final = "auth_token"  # noqa: S105 - the name of a key
+from gpu_control_plane.ray.names import AUTH_TOKEN_KEY, token_secret_name
 
 _VOLUME: Final = "ray-token"
 _PATH: Final = "/var/run/secrets/ray.io/serviceaccount"
-
-
-def token_secret_name(cluster: str, options: AuthOptions | None) -> str:
-    """The Secret with the token of a cluster: the user's, or one of ours."""
-    return (options.secret_name if options is not None else "") or object_name(cluster)
 
 
 def put_token(container: Part, context: ClusterContext) -> None:
@@ -32,7 +25,7 @@ def put_token(container: Part, context: ClusterContext) -> None:
         if not has_mount(container, name=_VOLUME):
             add_mount(container, _VOLUME, _PATH, readOnly=True)
         return
-    key = {"name": token_secret_name(context.cluster.name, options), "key": TOKEN_KEY}
+    key = {"name": token_secret_name(context.cluster.name, options), "key": AUTH_TOKEN_KEY}
     default_env(container, "RAY_AUTH_TOKEN", source={"secretKeyRef": key})
 
 
@@ -55,10 +48,10 @@ def auth_secret(context: ClusterContext, token: bytes) -> Manifest | None:
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": object_name(context.cluster.name),
+            "name": token_secret_name(context.cluster.name, options),
             "namespace": context.namespace,
             "labels": {Label.CLUSTER.value: context.cluster.name},
             "ownerReferences": context.owner_references(),
         },
-        "stringData": {TOKEN_KEY: base64.b64encode(token).decode()},
+        "stringData": {AUTH_TOKEN_KEY: base64.b64encode(token).decode()},
     }

@@ -5,7 +5,6 @@ from typing import Any, Final
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import GROUP
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
-from gpu_control_plane.ray.cluster.manifests.features import autoscales
 from gpu_control_plane.ray.cluster.manifests.labels import object_labels
 from gpu_control_plane.ray.names import object_name
 
@@ -25,14 +24,14 @@ def account_name(cluster: RayCluster) -> str:
 
 def service_account(context: ClusterContext) -> Manifest | None:
     """The service account; None without autoscaling, and where the user names one."""
-    if not autoscales(context.cluster.spec) or users_account(context.cluster):
+    if not context.cluster.spec.autoscales or users_account(context.cluster):
         return None
     return _object(context, "v1", "ServiceAccount", account_name(context.cluster))
 
 
 def role(context: ClusterContext) -> Manifest | None:
     """What the autoscaler may do; None without autoscaling."""
-    if not autoscales(context.cluster.spec):
+    if not context.cluster.spec.autoscales:
         return None
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
@@ -44,7 +43,7 @@ def role(context: ClusterContext) -> Manifest | None:
 
 def role_binding(context: ClusterContext) -> Manifest | None:
     """That the service account may do it; None without autoscaling."""
-    if not autoscales(context.cluster.spec):
+    if not context.cluster.spec.autoscales:
         return None
     name, account = object_name(context.cluster.name), account_name(context.cluster)
     return _object(

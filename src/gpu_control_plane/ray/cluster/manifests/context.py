@@ -8,7 +8,7 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Label
 from gpu_control_plane.kube.objects import controlled_by
-from gpu_control_plane.ray.names import head_service_name, host_of
+from gpu_control_plane.ray.names import head_service_of, host_of
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.scheduling.surface import PodMarks
 from gpu_control_plane.rules.ray.gpus import Claims, PoolResources
@@ -51,10 +51,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def head_service_name(self) -> str:
         """The name of the head's Service."""
-        if self.head_service:
-            return self.head_service
-        named = (self.cluster.spec.head_group_spec.head_service or {}).get("metadata") or {}
-        return named.get("name") or head_service_name(self.cluster.name)
+        return self.head_service or head_service_of(self.cluster)
 
     @property
     def head_host(self) -> str:

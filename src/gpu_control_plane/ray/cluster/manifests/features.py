@@ -23,14 +23,10 @@ class Keeping(enum.Enum):
     """On a volume of the head."""
 
 
-def autoscales(spec: RayClusterSpec) -> bool:
-    return bool(spec.enable_in_tree_autoscaling)
-
-
 def autoscaler_version(spec: RayClusterSpec) -> AutoscalerVersion | None:
     """The version that the spec names, by its field or by the head's variable; None without autoscaling, or where Ray
     chooses."""
-    if not autoscales(spec):
+    if not spec.autoscales:
         return None
     options = spec.autoscaler_options
     if options is not None and options.version is not None:

@@ -7,6 +7,7 @@ from gpu_control_plane.api.ray.names import NodeType
 from gpu_control_plane.ray.cluster.manifests.authentication import put_token
 from gpu_control_plane.ray.cluster.manifests.containers import Part, default_env, field_env, members, put_env
 from gpu_control_plane.ray.cluster.manifests.context import RAY_CLUSTER, ClusterContext
+from gpu_control_plane.ray.names import DASHBOARD_PORT
 
 COLLECTOR: Final = "ray-history-collector"
 
@@ -56,7 +57,7 @@ def add_collector(spec: Part, context: ClusterContext, node_type: NodeType) -> P
     if context.origin_name:
         put_env(container, "OWNER_NAME", context.origin_name)
     if node_type is NodeType.HEAD:
-        put_env(container, "RAY_DASHBOARD_ADDRESS", "http://localhost:8265")
+        put_env(container, "RAY_DASHBOARD_ADDRESS", f"http://localhost:{DASHBOARD_PORT}")
     for variable in options.env:
         put_env(container, variable["name"], variable.get("value", ""), copy.deepcopy(variable.get("valueFrom")))
     put_token(container, context)

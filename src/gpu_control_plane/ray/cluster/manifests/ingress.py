@@ -7,9 +7,8 @@ from gpu_control_plane.api.ray.cluster import IngressOptions
 from gpu_control_plane.api.ray.names import Label, NodeType
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.labels import object_labels
-from gpu_control_plane.ray.cluster.manifests.probes import DASHBOARD_PORT
 from gpu_control_plane.ray.cluster.manifests.services import service_ports
-from gpu_control_plane.ray.names import identifier, ingress_name, route_name
+from gpu_control_plane.ray.names import DASHBOARD_PORT, DASHBOARD_PORT_NAME, identifier, ingress_name, route_name
 
 _CLASS: Final = "kubernetes.io/ingress.class"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -51,7 +50,7 @@ def _has_routes(context: ClusterContext) -> bool:
 
 
 def _dashboard_port(context: ClusterContext) -> int:
-    return service_ports(context).get("dashboard", DASHBOARD_PORT)
+    return service_ports(context).get(DASHBOARD_PORT_NAME, DASHBOARD_PORT)
 
 
 def _object(context: ClusterContext, version: str, kind: str, name: str, spec: dict[str, Any]) -> Manifest:

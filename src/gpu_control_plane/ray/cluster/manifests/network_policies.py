@@ -12,7 +12,7 @@ from gpu_control_plane.api.ray.names import GROUP, HEAD_GROUP, Label, NodeType
 from gpu_control_plane.kube.objects import OwnerReference
 from gpu_control_plane.ray.cluster.manifests.context import RAY_JOB, ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.labels import object_labels
-from gpu_control_plane.ray.cluster.manifests.probes import DASHBOARD_PORT
+from gpu_control_plane.ray.names import DASHBOARD_PORT
 
 _DENY_INGRESS: Final = "DenyAllIngress"
 _DENY_EGRESS: Final = "DenyAllEgress"

@@ -15,7 +15,7 @@ from gpu_control_plane.ray.cluster.manifests.fault_tolerance import (
     put_head_fault_tolerance,
     put_worker_fault_tolerance,
 )
-from gpu_control_plane.ray.cluster.manifests.features import autoscaler_version, autoscales, keeps_own_command
+from gpu_control_plane.ray.cluster.manifests.features import autoscaler_version, keeps_own_command
 from gpu_control_plane.ray.cluster.manifests.hashes import recreate_hash
 from gpu_control_plane.ray.cluster.manifests.history import add_collector, put_event_export
 from gpu_control_plane.ray.cluster.manifests.init_containers import WAIT_FOR_GCS, add_wait_for_gcs
@@ -46,7 +46,7 @@ def head_pod(context: ClusterContext) -> Manifest:
         metadata["name"] = prefix.removesuffix("-")
     else:
         metadata["generateName"] = prefix
-    autoscaling = autoscales(context.cluster.spec)
+    autoscaling = context.cluster.spec.autoscales
     if autoscaling:
         add_autoscaler(spec, context)
     autoscaler = spec["containers"][-1] if autoscaling else None

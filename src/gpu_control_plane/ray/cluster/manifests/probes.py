@@ -8,9 +8,7 @@ from gpu_control_plane.api.ray.names import NodeType
 from gpu_control_plane.ray.cluster.manifests.containers import Part, port_named
 from gpu_control_plane.ray.cluster.manifests.context import RAY_SERVICE, ClusterContext
 from gpu_control_plane.ray.cluster.manifests.start_params import AGENT_PORT
-
-SERVE_PORT: Final = 8000
-DASHBOARD_PORT: Final = 8265
+from gpu_control_plane.ray.names import DASHBOARD_PORT, SERVE_PORT_NAME, SERVE_PORT_NUMBER
 
 _ONE_ADDRESS_SINCE: Final = (2, 53, 0)
 """The version of Ray from which one address answers for all of a node."""
@@ -36,7 +34,7 @@ def put_probes(container: Part, context: ClusterContext, node_type: NodeType, pa
     if container.get("readinessProbe"):
         return
     if context.origin_kind == RAY_SERVICE and node_type is NodeType.WORKER:
-        checks.append(_wget(10, port_named(container, "serve") or SERVE_PORT, "-/healthz"))
+        checks.append(_wget(10, port_named(container, SERVE_PORT_NAME) or SERVE_PORT_NUMBER, "-/healthz"))
         container["readinessProbe"] = {**_command(checks), **_times(delay=10, timeout=timeout, failures=1)}
     else:
         container["readinessProbe"] = {**usual, **_times(delay=10, timeout=timeout, failures=10)}

@@ -6,11 +6,24 @@ from typing import Any, Final
 from gpu_control_plane.api.ray.names import Annotation, Label, NodeType
 from gpu_control_plane.ray.cluster.manifests.context import RAY_CLUSTER, ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.labels import head_selector
-from gpu_control_plane.ray.names import head_service_name, headless_service_name, serve_service_name
+from gpu_control_plane.ray.names import (
+    DASHBOARD_PORT,
+    DASHBOARD_PORT_NAME,
+    SERVE_PORT_NAME,
+    SERVE_PORT_NUMBER,
+    head_service_of,
+    headless_service_name,
+    is_serve_port,
+    serve_service_name,
+)
 
-_DEFAULT_PORTS: Final = {"client": 10001, "gcs-server": 6379, "dashboard": 8265, "serve": 8000}
+_DEFAULT_PORTS: Final = {
+    "client": 10001,
+    "gcs-server": 6379,
+    DASHBOARD_PORT_NAME: DASHBOARD_PORT,
+    SERVE_PORT_NAME: SERVE_PORT_NUMBER,
+}
 _METRICS: Final = ("metrics", 8080)
-_SERVE: Final = "serve"
 
 
 def service_ports(context: ClusterContext) -> dict[str, int]:
@@ -26,7 +39,7 @@ def service_ports(context: ClusterContext) -> dict[str, int]:
 def serve_ports(context: ClusterContext) -> list[dict[str, Any]]:
     """Ports for requests to Ray Serve: `serve`, and those that begin with `serve-`."""
     ports = service_ports(context).items()
-    return [{"name": name, "port": port} for name, port in ports if name == _SERVE or name.startswith(f"{_SERVE}-")]
+    return [{"name": name, "port": port} for name, port in ports if is_serve_port(name)]
 
 
 def head_service(context: ClusterContext) -> Manifest:
@@ -43,7 +56,7 @@ def head_service(context: ClusterContext) -> Manifest:
     if group.head_service is None and not context.options.head_cluster_ip_service and kind in ("", "ClusterIP"):
         # There is one head: its address needs no other. Others find it before it is ready.
         spec |= {"clusterIP": "None", "publishNotReadyAddresses": True}
-    name = metadata.get("name") or head_service_name(context.cluster.name)
+    name = head_service_of(context.cluster)
     annotations = {**(metadata.get("annotations") or {}), **context.cluster.spec.head_service_annotations}
     return _service(context, name, {**(metadata.get("labels") or {}), **selector}, spec, annotations)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gpu_control_plane.api.ray.cluster import GroupSpec, WorkerGroupSpec
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.cluster.manifests.features import Keeping, autoscales, keeping
+from gpu_control_plane.ray.cluster.manifests.features import Keeping, keeping
 from gpu_control_plane.rules.ray.amounts import amount_of, whole_units
 from gpu_control_plane.rules.ray.gpus import is_gpu_of_kuberay
 
@@ -27,7 +27,7 @@ def head_params(context: ClusterContext) -> dict[str, str]:
     params = _given(group)
     params.setdefault("dashboard-host", "0.0.0.0")  # noqa: S104 - the dashboard is for callers outside the pod
     _add_defaults(params)
-    if autoscales(context.cluster.spec):
+    if context.cluster.spec.autoscales:
         params["no-monitor"] = "true"
     options = context.cluster.spec.gcs_fault_tolerance_options
     if keeping(context.cluster) is Keeping.REDIS and options is not None:

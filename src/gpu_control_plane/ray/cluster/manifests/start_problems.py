@@ -7,7 +7,6 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import GroupSpec
 from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.cluster.manifests.features import autoscales
 from gpu_control_plane.ray.cluster.manifests.start_params import custom_resources, number_of
 from gpu_control_plane.rules.ray.autoscaler_view import GPUS_FIELD, GPUS_PARAM, cpus_unseen, gpus_unseen
 from gpu_control_plane.rules.ray.filled_gpus import group_as_written
@@ -27,7 +26,7 @@ def start_param_problems(context: ClusterContext) -> list[StartParamProblem]:
     groups += [(f"spec.workerGroupSpecs[{index}]", group) for index, group in enumerate(spec.worker_group_specs)]
     found = [problem for path, group in groups for problem in _unread(path, group)]
     found += [problem for path, group in groups for problem in _several_turns(context, path, group)]
-    if autoscales(spec):
+    if spec.autoscales:
         found += [problem for path, group in groups for problem in _without_cpus(path, group)]
         found += _without_gpus(context)
     return found

@@ -20,7 +20,6 @@ from gpu_control_plane.ray.cluster.manifests.features import (
     Keeping,
     asks_for_token,
     autoscaler_version,
-    autoscales,
     keeping,
     keeps_own_command,
     uses_tls,
@@ -76,9 +75,9 @@ def _of_head(cluster: RayCluster) -> dict[str, Any]:
     scaling = msgspec.to_builtins(spec.autoscaler_options) if spec.autoscaler_options is not None else {}
     return {
         "autoscaler": {name: value for name, value in scaling.items() if name not in _READ_BY_RAY}
-        if autoscales(spec)
+        if spec.autoscales
         else None,
-        "autoscales": autoscales(spec) or None,
+        "autoscales": spec.autoscales or None,
         "kept": keeping(cluster).name,
         "gcs": msgspec.to_builtins(spec.gcs_fault_tolerance_options),
         "storageNamespace": annotations.get(Annotation.EXTERNAL_STORAGE_NAMESPACE.value),
