@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.pod import Container, PodSpec, Volume
+from gpu_control_plane.api.pod import Container, PlacedSpec, Volume
 from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
 
 REVISION_HASH = "controller-revision-hash"
@@ -45,10 +45,9 @@ class TemplateVolume(Volume, frozen=True, kw_only=True):
     secret: SecretSource = SecretSource()
 
 
-class TemplateSpec(PodSpec, frozen=True, kw_only=True):
+class TemplateSpec(PlacedSpec, frozen=True, kw_only=True):
     """The spec of pods to be made, with the nodes that they are for, and the Secrets that they cannot start without."""
 
-    node_selector: dict[str, str] = {}
     containers: tuple[TemplateContainer, ...] = ()
     volumes: tuple[TemplateVolume, ...] = ()
 

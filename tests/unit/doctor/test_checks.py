@@ -18,6 +18,7 @@ from unit.doctor.clusters import (
     POOL,
     RESOURCE,
     Cluster,
+    Item,
     Spoil,
     added,
     ago,
@@ -324,6 +325,36 @@ def test_a_fault_is_found_with_its_evidence_and_a_command(check: str, spoil: Spo
 def test_an_event_about_what_cannot_exist_is_not_believed(name: str) -> None:
     forged = {**REFUSAL, "regarding": {**REFUSAL["regarding"], "name": name}}
     assert examined(added(Source.REFUSALS, forged)).findings == ()
+
+
+MANAGED = {"key": "team/gpus", "operator": "In", "values": ["true"]}
+ONLY_MANAGED = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [MANAGED]}],
+        }
+    }
+}
+TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("placement", "node", "missing"),
+    [
+        ({"affinity": ONLY_MANAGED}, {}, False),
+        ({"affinity": ONLY_MANAGED}, {"metadata": {"labels": {"team/gpus": "true"}}}, True),
+        ({"nodeSelector": {"pool": "gpu"}}, {}, False),
+        ({"nodeSelector": {"pool": "gpu"}}, {"metadata": {"labels": {"pool": "gpu"}}}, True),
+        ({}, {"spec": {"taints": [TAINT]}}, False),
+        ({"tolerations": [{"operator": "Exists"}]}, {"spec": {"taints": [TAINT]}}, True),
+        ({}, {"spec": {"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}}, True),
+    ],
+)
+def test_an_agent_is_missed_where_its_daemonset_would_place_it(placement: Item, node: Item, missing: bool) -> None:
+    """Whichever label the values name, and whether or not nodes are managed without it."""
+    template = changed(Source.DAEMONSETS, {"spec": {"template": {"spec": placement}}})
+    spoilt = examined(template, changed(Source.NODES, node), removed(Source.PODS, 1), removed(Source.STATES))
+    assert ("agent-missing" in {finding.check for finding in spoilt.findings}) is missing
 
 
 def test_refusals_of_agents_do_not_count_once_they_are_there() -> None:
