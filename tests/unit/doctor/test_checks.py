@@ -449,12 +449,22 @@ def test_only_a_failed_pod_that_was_replaced_is_deleted_by_itself() -> None:
 def test_a_policy_of_a_chart_is_left_to_the_chart() -> None:
     def by_chart(cluster: Cluster) -> None:
         for each in cluster[Source.POLICIES]:
-            each["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+            labels = {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "gpu"}
+            each["metadata"]["labels"] = labels
         del cluster[Source.POLICIES][0]
 
     (finding,) = (each for each in examined(by_chart).findings if each.check == "policy-missing")
     assert finding.mend is None
-    assert finding.fix.startswith("helm upgrade")
+    assert finding.fix.startswith(f"helm upgrade gpu CHART -n {NAMESPACE} --reset-then-reuse-values")
+
+
+def test_an_upgrade_is_named_by_the_release_of_the_objects() -> None:
+    """A release has any name, and a value that the new chart has, and the old one had not, is not lost."""
+    refused = refused_agent("insufficient quota to match these scopes: [{PriorityClass In [system-node-critical]}]")
+    labelled = changed(Source.DAEMONSETS, {"metadata": {"labels": {"app.kubernetes.io/instance": "cards"}}})
+    (finding,) = (each for each in examined(refused, labelled).findings if each.check == "agent-refused")
+    assert "helm upgrade cards CHART" in finding.fix
+    assert "--reset-then-reuse-values --set priorityClasses.create=true" in finding.fix
 
 
 def test_the_command_of_a_message_is_the_fix() -> None:

@@ -127,7 +127,7 @@ def agent_refused(snapshot: Snapshot) -> Iterator[Found]:
             fix = f"kubectl label namespace {snapshot.namespace} {ENFORCE}={PRIVILEGED} --overwrite"
         elif "PriorityClass" in event.note:
             why = "the cluster keeps their priority class to other namespaces"
-            fix = f"{upgrade(snapshot.namespace)} --set priorityClasses.create=true"
+            fix = upgrade(snapshot.namespace, snapshot.daemonsets, " --set priorityClasses.create=true")
         else:
             continue
         yield Found(
