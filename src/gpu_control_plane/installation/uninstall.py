@@ -62,7 +62,9 @@ type MergePatch = dict[str, dict[str, Any]]
 
 @click.command("uninstall", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
-@click.option("--feature-labels", is_flag=True, help="Take the labels of feature discovery off Nodes.")
+@click.option(
+    "--feature-labels", is_flag=True, help="Take the labels of feature discovery off Nodes whose agent wrote them."
+)
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where our programs ran.")
 @click.option(
     "--operand-namespace", help="Where the software stack runs; empty: nowhere.  [default: that of --namespace]"
@@ -223,15 +225,19 @@ async def _untaint(client: Client) -> int:
 
 
 async def _unlabel(client: Client, *, feature_labels: bool) -> int:
+    """Where the agent does not label, the labels of features are another program's, NVIDIA's perhaps."""
+    states = await _all(client, GPUNodeState) if feature_labels else []
+    labelled = {state.name for state in states if state.status.agent is not None and state.status.agent.labels}
+
     def without_labels(node: Node) -> MergePatch | None:
-        labels = _written_by_us(node.metadata.labels, feature_labels=feature_labels)
+        labels = _written_by_us(node.metadata.labels, feature_labels=node.name in labelled)
         return {"metadata": {"labels": dict.fromkeys(labels)}} if labels else None
 
     return await _change_all(client, Node, without_labels)
 
 
 def _written_by_us(labels: Mapping[str, str], *, feature_labels: bool) -> set[str]:
-    """The label gpu.present, and, where agents write them, those of feature discovery."""
+    """The label gpu.present, and, where an agent writes them, those of feature discovery."""
     features = labels_of_features(labels) if feature_labels else {}
     return {*features, *(labels.keys() & {str(Label.GPU_PRESENT)})}
 

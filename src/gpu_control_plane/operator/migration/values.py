@@ -66,7 +66,8 @@ class Translation(msgspec.Struct, frozen=True):
 
 def translate(given: Mapping[str, Any]) -> Translation:
     """The same stack, as values for our chart. Our agent is disabled on all nodes: where it runs, it replaces NVIDIA's
-    device plugin and MIG manager, and a person decides about that for each node."""
+    device plugin and MIG manager, and a person decides about that for each node. What the ClusterPolicy's other programs
+    do there it leaves to them, also as long as NVIDIA's release has the ClusterPolicy."""
     merged = _merged(DEFAULTS, given)
     for section in _WITH_CHART:
         if section in merged:
@@ -83,7 +84,19 @@ def translate(given: Mapping[str, Any]) -> Translation:
             _put(made, (*row.to.split("."), *path[len(row.path) :]), value)
     notes += _operator_notes(made, merged)
     notes += _object_notes(made, merged)
+    if made["clusterPolicy"].get("create", True):
+        made["agent"] = _beside_policy(made["clusterPolicy"]["spec"])
     return Translation(made, tuple(sorted(notes, key=lambda note: (note.mapping, note.key))))
+
+
+def _beside_policy(spec: Tree) -> Tree:
+    """What the agent does not do on a node where the programs of this ClusterPolicy go on. Its validator always does."""
+    made: Tree = {"validator": {"enabled": False}}
+    if spec.get("gfd", {}).get("enabled", True):
+        made["labels"] = False
+    if spec.get("dcgmExporter", {}).get("enabled", True):
+        made["exporter"] = {"enabled": False}
+    return made
 
 
 def _placed(tree: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, MappingRow | None]]:
