@@ -66,8 +66,8 @@ class Translation(msgspec.Struct, frozen=True):
 
 def translate(given: Mapping[str, Any]) -> Translation:
     """The same stack, as values for our chart. Our agent is disabled on all nodes: where it runs, it replaces NVIDIA's
-    device plugin and MIG manager, and a person decides about that for each node. What the ClusterPolicy's other programs
-    do there it leaves to them, also as long as NVIDIA's release has the ClusterPolicy."""
+    device plugin and MIG manager, and a person decides about that for each node. What other programs of the
+    ClusterPolicy do there it leaves to them, also as long as NVIDIA's release has the ClusterPolicy."""
     merged = _merged(DEFAULTS, given)
     for section in _WITH_CHART:
         if section in merged:
@@ -90,7 +90,7 @@ def translate(given: Mapping[str, Any]) -> Translation:
 
 
 def _beside_policy(spec: Tree) -> Tree:
-    """What the agent does not do on a node where the programs of this ClusterPolicy go on. Its validator always does."""
+    """What the agent leaves to programs of this ClusterPolicy on a node where both are. Its validator is always on."""
     made: Tree = {"validator": {"enabled": False}}
     if spec.get("gfd", {}).get("enabled", True):
         made["labels"] = False
