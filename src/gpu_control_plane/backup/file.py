@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-import yaml
 
 from gpu_control_plane.api.gpupool import PoolSpec
 from gpu_control_plane.api.identity import canonical_pci_address
@@ -20,6 +19,7 @@ from gpu_control_plane.api.names import GROUP
 from gpu_control_plane.api.shapes import CARD_UUID
 from gpu_control_plane.kube.manifest_yaml import to_yaml
 from gpu_control_plane.kube.sentences import one_line
+from gpu_control_plane.kube.written_yaml import BadYAML, read_one
 
 KIND: Final = "GPUBackup"
 VERSION: Final = 1
@@ -86,10 +86,12 @@ def write_backup(backup: Backup) -> str:
     return to_yaml(head | body, _HEADER)
 
 
-def read_backup(text: str, file: str) -> Backup:
+def read_backup(content: str | bytes, file: str) -> Backup:
     """The backup in the file; `InvalidBackup` says what is wrong with it."""
-    document = _document(text, file)
+    document = _document(content, file)
     kind, version = document.pop("kind", None), document.pop("version", None)
+    if kind is None:
+        raise InvalidBackup(f"{file} is no backup: it has no kind.")
     if kind != KIND:
         raise InvalidBackup(f"{file} is no backup: its kind is {kind!r}, and not {KIND}.")
     if version != VERSION:
@@ -111,12 +113,11 @@ def read_backup(text: str, file: str) -> Backup:
     return backup
 
 
-def _document(text: str, file: str) -> dict[str, object]:
+def _document(content: str | bytes, file: str) -> dict[str, object]:
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        raise InvalidBackup(f"{file} is no YAML{f', line {where.line + 1}' if where else ''}.") from error
+        document = read_one(content)
+    except BadYAML as error:
+        raise InvalidBackup(f"{file}: {error}") from error
     if not isinstance(document, dict):
         raise InvalidBackup(f"{file} is no backup: there is no {KIND} in it.")
     return document
