@@ -7,8 +7,6 @@ is safe to repeat.
 Run as `python -m gpu_control_plane.installation.uninstall`.
 """
 
-import asyncio
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,13 +21,14 @@ from gpu_control_plane.api import GPUNodeState, GPUPool, nvidia
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
-from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT, Pod
+from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT
 from gpu_control_plane.api.ray.names import LEASE as KUBERAY_LEASE
 from gpu_control_plane.api.ray.names import Finalizer
 from gpu_control_plane.api.ray.view import ANY as ANY_RAY
 from gpu_control_plane.installation.crds import INSTALLED, ours
 from gpu_control_plane.installation.kuberay_check import may_write
 from gpu_control_plane.installation.one_shot import run_job
+from gpu_control_plane.installation.pods_ended import await_end
 from gpu_control_plane.installation.policies import remove_policies
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.crd import CustomResourceDefinition
@@ -49,7 +48,6 @@ _KEPT: Final[Mapping[Resource, type[Object]]] = {kind.resource: kind for kind in
 _NAMED: Final = 5
 """How many objects a sentence names."""
 _RAY_FINALIZERS: Final = frozenset({one.value for one in Finalizer})
-_POLL_SECONDS: Final = 0.5
 _ATTEMPTS: Final = 5
 _EXAMPLES: Final = """\b
 Examples:
@@ -151,7 +149,7 @@ async def clean_up(
     """Remove everything; `report` gets a sentence about each step. Operands are in our namespace unless another is
     named; an empty name stands for none. Objects of Ray were looked after everywhere unless namespaces are named."""
     operands = namespace if operand_namespace is None else operand_namespace
-    left = await _await_end(client, namespace, timeout)
+    left = await await_end(client, Selection(namespace, labels=_OURS), timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if ray:
@@ -170,16 +168,6 @@ async def clean_up(
     report(f"Admission policies removed: {await remove_policies(client, namespace)}.")
     if crds:
         report(f"CRDs deleted: {await _delete_crds(client, report)}.")
-
-
-async def _await_end(client: Client, namespace: str, timeout: float) -> int:
-    """Wait until our Pods have ended; how many are left after `timeout` seconds, as on a node that is down."""
-    deadline = time.monotonic() + timeout
-    while True:
-        pods = await client.list(Pod, Selection(namespace, labels=_OURS))
-        if not pods or time.monotonic() >= deadline:
-            return len(pods)
-        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _release_pools(client: Client) -> int:
