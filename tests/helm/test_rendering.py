@@ -284,7 +284,11 @@ def test_the_clean_up_is_told_where_ray_was_looked_after(helm: Helm) -> None:
     assert told == {
         "default": ["--no-ray"],
         "ray-everywhere": [],
-        "ray": ["--ray-watch-namespace=research", "--ray-watch-namespace=serving"],
+        "ray": [
+            "--ray-watch-namespace=research",
+            "--ray-watch-namespace=serving",
+            "--kuberay-namespace=default",
+        ],
         "ray-alone": ["--ray-watch-namespace=research", "--ray-single-namespace"],
     }
 
