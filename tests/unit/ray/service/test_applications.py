@@ -2,8 +2,11 @@
 
 from typing import Final
 
+import msgspec
 import pytest
 
+from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDetails
 from gpu_control_plane.ray.service.applications import (
     BadConfig,
     config_hash,
@@ -13,7 +16,7 @@ from gpu_control_plane.ray.service.applications import (
     remembered,
     telling,
 )
-from unit.ray.service.world import POOL, START
+from unit.ray.service.world import POOL, START, group, running
 
 ONE = {POOL: 1}
 
@@ -50,7 +53,34 @@ def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_cap
     whole = telling({"applications": []}, "", 100, follows=True)
     annotation = remembered(whole.mark, START)
     assert is_told(whole, annotation)
+    assert telling({"applications": []}, annotation, 100, follows=False) == whole
     kept = telling({"applications": [1]}, annotation, 100, follows=False)
     assert is_told(kept, annotation)
     assert not is_told(telling({"applications": [1]}, annotation, 60, follows=False), annotation)
     assert digest_of(annotation) == config_hash({"applications": []})
+
+
+def test_the_configuration_that_a_cluster_keeps_is_put_as_it_came() -> None:
+    given = b'{"name":"a","user_config":{"v":1.50}}'
+    application = ServeApplication(status="RUNNING", deployed_app_config=msgspec.Raw(given))
+    details = ServeDetails(applications={"a": application}, http_options=msgspec.Raw(b'{"port":8000}'))
+    body = telling({}, "digest:100@x", 60, follows=False).body(details)
+    assert msgspec.json.encode(body) == (
+        b'{"http_options":{"port":8000},"applications":[' + given + b'],"target_capacity":60}'
+    )
+    unknown = ServeDetails(applications={"b": ServeApplication(), **details.applications})
+    assert telling({}, "digest:100@x", 60, follows=False).body(unknown) is None
+
+
+def test_applications_lost_with_the_head_are_told_again_while_another_cluster_is_to_take_over() -> None:
+    world = running(annotations={Annotation.IN_PLACE_UPGRADE.value: "never"})
+    old = world.active
+    world.cards = 1
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    world.settle(5)
+    assert world.pending
+    assert world.backend == old
+    world.configs.pop(world.clusters[old].metadata.uid)
+    world.settle(5)
+    assert world.pending
+    assert world.can_serve(old)
