@@ -57,7 +57,7 @@ async def test_no_pod_of_ray_goes_when_our_operator_takes_over(
     await client.patch(RayPod, head.name, {"metadata": {"annotations": marks}}, namespace=ray.namespace)
     await kuberay.begin()
     await ray.start_operator()
-    await until_async(lambda: ray.says("OtherOperatorActive", "True"), saying="it looks on")
+    await until_async(lambda: ray.says("OtherOperatorActive", "True"), saying="it writes nothing")
 
     found = await read_ray(client, OURS)
     planned = plan_ray_migration(found)
