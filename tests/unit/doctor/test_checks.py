@@ -430,3 +430,15 @@ def test_the_command_of_a_message_is_the_fix() -> None:
     (finding,) = examined(node_says("DriverMissing", "True", "DriverNotFound", "No driver: `kubectl logs x`.")).findings
     assert finding.fix == "kubectl logs x"
     assert finding.evidence.object == f"GPUNodeState/{NODE}"
+
+
+def test_a_job_that_ray_has_lost_is_no_fault_of_its_dashboard() -> None:
+    lost = {"reason": "JobLost", "jobStatusCheckFailureStartTime": ago(minutes=1)}
+    assert examined(changed(Source.RAY_JOBS, {"status": lost})).findings == ()
+
+
+def test_a_service_that_answers_although_its_spec_is_wrong_is_not_said_to_be_silent() -> None:
+    invalid = condition("Ready", "False", "ValidationFailed", message="spec.x: it is wrong.")
+    status = {"conditions": [invalid], "numServeEndpoints": 2}
+    (found,) = examined(changed(Source.RAY_SERVICES, {"status": status})).findings
+    assert found.sentence == "It goes on as it was, since its spec cannot be carried out: spec.x: it is wrong."
