@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from gpu_control_plane.api.pod import Container, PlacedSpec, Volume
-from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
+from gpu_control_plane.kube.objects import Object, OwnerReference, Resource, controller_of
 
 REVISION_HASH = "controller-revision-hash"
 """Label of a DaemonSet's pod and of a ControllerRevision: which template they are of."""
@@ -124,7 +124,3 @@ class ControllerRevision(Object, frozen=True):
 def newest(revisions: Iterable[ControllerRevision]) -> ControllerRevision | None:
     """The present one of a DaemonSet's revisions."""
     return max(revisions, key=lambda held: held.revision, default=None)
-
-
-def controller_of(item: Object) -> OwnerReference | None:
-    return next((owner for owner in item.metadata.owner_references if owner.controller), None)

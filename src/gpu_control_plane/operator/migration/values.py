@@ -12,9 +12,10 @@ import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec, ineffective_fields, unknown_fields
 from gpu_control_plane.api.nvidia.fields import ImageParts
+from gpu_control_plane.migration.key_mapping import KeyMapping, KeyNote, MappingRow
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
 from gpu_control_plane.operator.migration.fields import as_text
-from gpu_control_plane.operator.migration.mapping import PREFIXES, RENAMED_FOR_DRIVER, KeyMapping, MappingRow, row_for
+from gpu_control_plane.operator.migration.mapping import PREFIXES, RENAMED_FOR_DRIVER, row_for
 from gpu_control_plane.operator.stack.images import image_of
 
 type Tree = dict[str, Any]
@@ -42,15 +43,6 @@ class Variable(msgspec.Struct, frozen=True):
 
     name: str
     value: object
-
-
-class KeyNote(msgspec.Struct, frozen=True):
-    """A key that has no effect here, or is unknown."""
-
-    key: str
-    mapping: KeyMapping
-    why: str
-    value: object = None
 
 
 class Translation(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec
+from gpu_control_plane.migration.key_mapping import KeyMapping
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
-from gpu_control_plane.operator.migration.mapping import KeyMapping
 from gpu_control_plane.operator.migration.values import BadValues, translate
 
 
