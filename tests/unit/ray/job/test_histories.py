@@ -360,5 +360,5 @@ def test_each_try_is_submitted_once_and_the_end_is_what_ray_says(
         if last is JobStatus.FAILED:
             assert status.failed == backoff_limit + 1
     elif last is JobStatus.SUCCEEDED and str(status.job_deployment_status) == "Failed":
-        # Only what Ray could not say for as long as the table allows.
-        assert model.was_down
+        # Only what Ray could not say for as long as the table allows, or at all: its head is gone for good.
+        assert model.was_down or not model.head
