@@ -75,8 +75,8 @@ class _Memory(msgspec.Struct, kw_only=True):
     """The same of templates of claims."""
     written_at: datetime | None = None
     """When the status was written last."""
-    said: set[tuple[str, str]] = msgspec.field(default_factory=set)
-    """Warnings that it has been told of."""
+    said: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    """What it has been warned of last, by the reason of the Event."""
 
 
 class _Outcome(msgspec.Struct, kw_only=True):
@@ -174,7 +174,7 @@ class _Clusters:
             return Requeue(_CLAIMS_SECONDS)
         wanted, outcome = self._desired(cluster, memory, claims), _Outcome()
         if wanted.problems:
-            self._say_once(memory, cluster, wanted.problems[0].reason, wanted.problem)
+            self._warn(memory, cluster, wanted.problems[0].reason, [wanted.problem])
             complete = False
         else:
             complete = await self._keep_children(cluster, wanted, outcome)
@@ -203,8 +203,7 @@ class _Clusters:
             gang = self._scheduler is None and wants_gang(cluster, by_default=self._options.gang)
             memory.desired = desired(context, self._scheduler, memory.token, gang=gang, missing=claims.missing)
             memory.fingerprint, memory.pools, memory.claims = fingerprint, pools, claims
-            for warning in memory.desired.warnings:
-                self._say_once(memory, cluster, ClusterEvent.IGNORED_PARAMETER, warning)
+            self._warn(memory, cluster, ClusterEvent.IGNORED_PARAMETER, memory.desired.warnings)
         return memory.desired
 
     async def _keep_children(self, cluster: RayCluster, wanted: Desired, outcome: _Outcome) -> bool:
@@ -272,11 +271,13 @@ class _Clusters:
         said = find(status.conditions, ClusterCondition.CAPACITY)
         held = find(cluster.status.conditions, ClusterCondition.CAPACITY)
         if said is not None and said.status == FALSE and (held is None or held.message != said.message):
-            self._say_once(memory, cluster, ClusterEvent.CAPACITY, said.message)
+            self._warn(memory, cluster, ClusterEvent.CAPACITY, [said.message])
 
-    def _say_once(self, memory: _Memory, cluster: RayCluster, reason: str, note: str) -> None:
-        if (reason, note) not in memory.said:
-            memory.said.add((reason, note))
+    def _warn(self, memory: _Memory, cluster: RayCluster, reason: str, notes: Iterable[str]) -> None:
+        """Say what is new in it since this reason was given last."""
+        told = memory.said.get(reason, frozenset())
+        memory.said[reason] = frozenset(notes)
+        for note in memory.said[reason] - told:
             self._events.warning(cluster, reason, note, action="Validate")
 
     async def _look_on(self, cluster: RayCluster, who: str) -> None:
