@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, RayClusterSpec
+from gpu_control_plane.api.ray.cluster import RayCluster, RayClusterSpec
 from gpu_control_plane.api.ray.names import Annotation, Label
-from gpu_control_plane.kube.conditions import TRUE
 from gpu_control_plane.rules.ray.autoscaling import autoscaling_faults
 from gpu_control_plane.rules.ray.fault_tolerance import storage_faults
 from gpu_control_plane.rules.ray.groups import group_faults
@@ -22,14 +21,6 @@ _MAKERS: Final = frozenset({"RayJob", "RayService"})
 def cluster_problems(cluster: RayCluster, facts: Facts = Facts()) -> tuple[Problem, ...]:  # noqa: B008 - it is frozen
     """Everything that is wrong with it, in the order of its fields; empty if it can be carried out."""
     return problems_of(cluster, _faults(cluster, facts))
-
-
-def cluster_status_problems(cluster: RayCluster) -> tuple[Problem, ...]:
-    """What is wrong with its status, which passes: the controller has been interrupted."""
-    held = {condition.type for condition in cluster.status.conditions if condition.status == TRUE}
-    both = {ClusterCondition.SUSPENDING.value, ClusterCondition.SUSPENDED.value} <= held
-    message = "it is suspending and suspended at once, of which one is left over: it will be looked at again"
-    return problems_of(cluster, [("status.conditions", message)] if both else [])
 
 
 def _faults(cluster: RayCluster, facts: Facts) -> Faults:

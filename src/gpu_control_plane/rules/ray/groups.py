@@ -18,10 +18,7 @@ _TOLD_BY_RESOURCES: Final = ("num-cpus", "num-gpus", "memory", "resources")
 
 def group_faults(spec: RayClusterSpec, path: str) -> Faults:
     """Of all groups, the head first."""
-    yield from _common_faults(spec.head_group_spec, f"{path}.headGroupSpec")
-    service = read_service(spec.head_group_spec.head_service or {})
-    if not isinstance(service, Service):
-        yield f"{path}.headGroupSpec.headService", f"this is no Service: {service}"
+    yield from head_faults(spec, path)
     if len(spec.worker_group_specs) > _MOST_GROUPS:
         yield (
             f"{path}.workerGroupSpecs",
@@ -39,6 +36,14 @@ def group_faults(spec: RayClusterSpec, path: str) -> Faults:
         yield from _name_faults(group, place)
         yield from _common_faults(group, place)
         yield from _count_faults(group, place, autoscaling=bool(spec.enable_in_tree_autoscaling))
+
+
+def head_faults(spec: RayClusterSpec, path: str) -> Faults:
+    """Of the head: without any of them its pod can be made."""
+    yield from _common_faults(spec.head_group_spec, f"{path}.headGroupSpec")
+    service = read_service(spec.head_group_spec.head_service or {})
+    if not isinstance(service, Service):
+        yield f"{path}.headGroupSpec.headService", f"this is no Service: {service}"
 
 
 def _common_faults(group: GroupSpec, path: str) -> Faults:

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_control_plane.api.ray import RayCluster
 from gpu_control_plane.api.ray.names import Annotation, Label
-from gpu_control_plane.rules.ray.cluster import cluster_problems, cluster_status_problems
+from gpu_control_plane.rules.ray.cluster import cluster_problems
 from gpu_control_plane.rules.ray.problem import Facts, sentences
 from ray_samples import NAMES, changed, sample
 from unit.ray.ray_clusters import group, ray_cluster
@@ -474,18 +474,6 @@ def test_tls_needs_cert_manager() -> None:
     assert str(problem) == (
         "spec.tlsOptions.enabled: certificates come from cert-manager, which is not there: install it first"
     )
-
-
-def test_a_status_that_is_suspending_and_suspended_is_told() -> None:
-    def condition(kind: str) -> dict[str, str]:
-        at = "2026-11-15T12:00:00Z"
-        return {"type": kind, "status": "True", "reason": kind, "lastTransitionTime": at}
-
-    kinds = ("RayClusterSuspending", "RayClusterSuspended")
-    held = cluster({"status": {"conditions": [condition(kind) for kind in kinds]}})
-    assert [one.reason for one in cluster_status_problems(held)] == ["InvalidRayClusterStatus"]
-    assert cluster_problems(held) == ()
-    assert cluster_status_problems(cluster({"status": {"conditions": [condition(kinds[0])]}})) == ()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("cluster-")])
