@@ -8,6 +8,7 @@ import random
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.finalizers import add_finalizer
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.ray.cluster.attempts import Attempts
-from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
+from gpu_control_plane.ray.cluster.caches import ClusterCaches, meant_cluster, owning_cluster
 from gpu_control_plane.ray.cluster.child_keeper import CHILDREN, ChildKeeper
 from gpu_control_plane.ray.cluster.children import Child, certificate_children
 from gpu_control_plane.ray.cluster.claims import NONE as NO_TEMPLATES
@@ -40,7 +41,7 @@ from gpu_control_plane.ray.cluster.pod_state import runs_autoscaler
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
 from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
-from gpu_control_plane.ray.owned import OwnedService
+from gpu_control_plane.ray.owned import OwnedClaim, OwnedService
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.pool_demand import pod_units
 from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
@@ -121,8 +122,8 @@ class _Clusters:
         caches.clusters.watch(controller, when=_matters)
         caches.pods.watch(controller, owning_cluster)
         caches.jobs.watch(controller, owning_cluster)
-        for children in caches.children.values():
-            children.watch(controller, owning_cluster)
+        for kind, children in caches.children.items():
+            children.watch(controller, meant_cluster if kind is OwnedClaim else owning_cluster)
         controller.watch(self._gang.changed, lambda fired: (fired.key,))
         controller.watch(self._idle.changed, lambda fired: (fired.key,))
         controller.watch(self._claims.changed, lambda fired: (fired.key,))
@@ -212,7 +213,8 @@ class _Clusters:
         attempt = self._attempts.of(uid, generation).get(CHILDREN)
         if attempt is None or attempt.not_before <= self._parts.now():
             children = [*wanted.children, *self._certificates(cluster, wanted)]
-            refused = await self._children.keep(cluster, children, self._caches.children_of(cluster))
+            shown = partial(self._caches.child, cluster)
+            refused = await self._children.keep(cluster, children, self._caches.children_of(cluster), shown)
             if refused is None:
                 self._attempts.succeeded(uid, CHILDREN)
                 held = self._caches.children_of(cluster)
