@@ -11,7 +11,7 @@ from gpu_control_plane.api.ray.cluster import RayClusterSpec
 from gpu_control_plane.kube.sentences import counted, shortened, some_of
 from gpu_control_plane.ray.demand import group_pods
 from gpu_control_plane.rules.hopeless_requests import Hopeless, why_hopeless
-from gpu_control_plane.rules.ray.amounts import whole_units
+from gpu_control_plane.rules.ray.amounts import pod_devices
 from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
 _SENTENCE_LIMIT: Final = 500
@@ -56,23 +56,8 @@ def group_unserved(
 
 
 def pod_units(template: Mapping[str, Any]) -> dict[str, int]:
-    """Units of each extended resource that a pod needs at once: those of its containers together, or of one init
-    container where that asks for more."""
-    spec = template.get("spec") or {}
-    together: dict[str, int] = defaultdict(int)
-    for container in spec.get("containers") or ():
-        for resource, units in _limits(container):
-            together[resource] += units
-    for container in spec.get("initContainers") or ():
-        for resource, units in _limits(container):
-            together[resource] = max(together[resource], units)
-    return {resource: units for resource, units in sorted(together.items()) if units}
-
-
-def _limits(container: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
-        if "/" in resource:
-            yield resource, whole_units(quantity)
+    """Units of each extended resource that a pod needs at once."""
+    return pod_devices(template.get("spec") or {})
 
 
 def _reasons(who: str, asked: Mapping[str, int], pods: int, pools: PoolResources, largest: Largest) -> Iterator[str]:

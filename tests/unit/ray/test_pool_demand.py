@@ -3,7 +3,7 @@
 import pytest
 
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.ray.pool_demand import cluster_unserved, pod_units
+from gpu_control_plane.ray.pool_demand import cluster_unserved
 from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 from unit.ray.ray_clusters import Json, gpu_pool, group, pools, ray_cluster, template
 
@@ -80,12 +80,6 @@ def test_the_head_is_asked_for_too() -> None:
     spec = ray_cluster(head={"template": template({A: 5})}).spec
     sentence = cluster_unserved(spec, POOLS, lambda name: LARGEST.get(name, 0))
     assert sentence == f"the head asks for 5 units of {A} in one pod, and no node of the GPU pool a has more than 4"
-
-
-def test_init_containers_count_where_they_ask_for_more() -> None:
-    held = template({A: 1})
-    held["spec"]["initContainers"] = [{"resources": {"limits": {A: 2, B: 1, "cpu": 4}}}]
-    assert pod_units(held) == {A: 2, B: 1}
 
 
 @pytest.mark.parametrize(

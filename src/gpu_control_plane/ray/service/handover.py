@@ -14,7 +14,7 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import RayClusterSpec, ScaleStrategy, WorkerGroupSpec
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
-from gpu_control_plane.rules.ray.amounts import whole_units
+from gpu_control_plane.rules.ray.amounts import pod_devices
 from gpu_control_plane.rules.ray.gpus import is_gpu_of_kuberay, is_gpu_of_nvidia
 
 Units = Mapping[str, int]
@@ -232,15 +232,13 @@ def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:
 
 
 def pod_units(template: Mapping[str, Any], pooled: Iterable[str]) -> dict[str, int]:
-    """The GPUs that a pod asks for, by resource."""
+    """The GPUs that a pod needs at once, by resource."""
     pools = frozenset(pooled)
-    found: dict[str, int] = {}
-    for container in (template.get("spec") or {}).get("containers") or ():
-        for resource, quantity in ((container.get("resources") or {}).get("limits") or {}).items():
-            units = whole_units(quantity)
-            if units and (resource in pools or is_gpu_of_kuberay(resource) or is_gpu_of_nvidia(resource)):
-                found[resource] = found.get(resource, 0) + units
-    return found
+    return {
+        resource: units
+        for resource, units in pod_devices(template.get("spec") or {}).items()
+        if resource in pools or is_gpu_of_kuberay(resource) or is_gpu_of_nvidia(resource)
+    }
 
 
 def replica_units(group: WorkerGroupSpec, pooled: Iterable[str]) -> dict[str, int]:

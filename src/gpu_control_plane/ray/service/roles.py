@@ -316,7 +316,7 @@ def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:
     return scheduled_units(seen.groups, seen.head if head is not None and head.spec.node_name else NONE)
 
 
-def units_of(view: ClusterView, free: Units = NONE) -> dict[str, int]:
+def cluster_units(view: ClusterView, free: Units = NONE) -> dict[str, int]:
     """The cards that a cluster has or asks for; of one that goes, those of the pods that it still has."""
     held = side(view.cluster.spec, view.pods, {}, free, head_ready=True)
     if not view.deleting:

@@ -18,10 +18,10 @@ from gpu_control_plane.ray.service.roles import (
     NEVER,
     Roles,
     Way,
+    cluster_units,
     handover_terms,
     is_incremental,
     match_of,
-    units_of,
     wish_of,
 )
 from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
@@ -213,7 +213,7 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
     taking, giving = (active, pending) if roles.back else (pending, active)
     target = _side(s, taking, _goals(s, roles, terms, taking))
     source = _side(s, giving, {})
-    others = handover.total((units_of(view, s.free), 1) for view in s.without_role(active.name, pending.name))
+    others = handover.total((cluster_units(view, s.free), 1) for view in s.without_role(active.name, pending.name))
     patience = _patience(s, taking, target)
     stuck = _stuck_for(s, taking)
     move = handover.next_move(

@@ -180,3 +180,8 @@ def test_it_is_known_before_whether_there_will_be_a_gap(
     target = side(*(new(goal, 0, name=f"g{index}") for index, goal in enumerate(goals)))
     source = side(*(old(count, name=f"g{index}") for index, count in enumerate(held)))
     assert has_gap(target, source, {POOL: cards}) is gap
+
+
+def test_a_worker_gives_the_cards_that_its_init_containers_need() -> None:
+    asks = {"resources": {"limits": {POOL: 2, "nvidia.com/gpu": 1, "example.com/nic": 1}}}
+    assert handover.pod_units({"spec": {"initContainers": [asks]}}, (POOL,)) == {POOL: 2, "nvidia.com/gpu": 1}
