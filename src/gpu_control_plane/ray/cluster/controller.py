@@ -107,7 +107,7 @@ class _Clusters:
         self._largest = LargestNodes()
         runtime.cache(GPUNodeState).on_change(self._largest.changed)
         self._attempts = Attempts(settings.pod_retry, rng)
-        self._gang = Gang(parts, caches)
+        self._gang = Gang(parts, caches, self._largest.units)
         self._idle = IdleWatch(parts, caches)
         self._claims = ClaimTemplates(runtime.unfenced_client)
         runtime.service(self._claims.run)

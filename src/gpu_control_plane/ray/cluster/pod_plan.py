@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, UpgradeType, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.kube.conditions import is_true
-from gpu_control_plane.ray.cluster.pod_state import is_gated, is_lost, is_worker, made, progress, template_hash
+from gpu_control_plane.ray.cluster.pod_state import (
+    finds_no_room,
+    is_gated,
+    is_lost,
+    is_worker,
+    made,
+    progress,
+    template_hash,
+)
 from gpu_control_plane.ray.cluster.worker_groups import (
     MOST_ORDERS,
     GroupPlan,
@@ -32,7 +40,6 @@ from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
 
 _TRUE: Final = "true"
-_UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,12 +228,7 @@ def _is_done(snapshot: PodSnapshot, group: str, plan: GroupPlan) -> bool:
 
 def _is_settled(replica: Replica) -> bool:
     """Whether it is ready. One that no node has room for may wait for long, and keeps nobody from going on."""
-    return all(pod.ready or _finds_no_room(pod) for pod in replica.pods)
-
-
-def _finds_no_room(pod: RayPod) -> bool:
-    scheduled = pod.condition("PodScheduled")
-    return is_gated(pod) or (scheduled is not None and scheduled.reason == _UNSCHEDULABLE)
+    return all(pod.ready or is_gated(pod) or finds_no_room(pod) for pod in replica.pods)
 
 
 def _held_back(snapshot: PodSnapshot, group: str) -> bool:
