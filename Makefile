@@ -158,7 +158,7 @@ release-before: setup
 
 # An image with real Ray, for tests and for trying it on the local cluster; kept in the cache folder.
 ray-image: setup
-	@PYTHONPATH=tests $(RUN) python -m e2e.ray.image
+	@PYTHONPATH=tests $(RUN) python -m e2e.ray.image $(if $(filter $@,$(MAKECMDGOALS)),required)
 
 # After another version in tests/e2e/ray/image/recipe.py: its wheels and Debian's packages, as they are served today.
 ray-image-lock: setup

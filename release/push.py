@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import yaml
 from images.recipe import PRODUCT
 
 from release.module import MODULE
+
+CHANNEL: Final = "stable"
+"""The release channel that Deckhouse follows unless it is told of another."""
 
 
 class ImageArchive(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +62,14 @@ def _others(made: Artifacts) -> Iterator[str]:
 
 def _module(made: Artifacts) -> Iterator[str]:
     """Deckhouse takes the module's images by digest from the module's own repository, so they go there first, and the
-    archive is made anew with their digest and Deckhouse's library: beside the artifacts, whose checksums are listed."""
+    archive is made anew with their digest and Deckhouse's library: beside the artifacts, whose checksums are listed.
+
+    Which version a channel has is its tag beside the release images, and which modules a source has are the tags of the
+    source itself: that comes last, when there is all that it leads to."""
     if made.module is None or not made.images:
         return
-    module, version = f"$REGISTRY/modules/{PRODUCT}", f"v{made.version}"
+    source, version = "$REGISTRY/modules", f"v{made.version}"
+    module = f"{source}/{PRODUCT}"
     yield f"crane copy $REGISTRY/{PRODUCT}:{made.version} {module}:image-{made.version}"
     library: dict[str, str] = yaml.safe_load((MODULE / "Chart.yaml").read_text())["dependencies"][0]
     yield f"helm pull {library['name']} --repo {library['repository']} --version {library['version']}"
@@ -70,6 +78,8 @@ def _module(made: Artifacts) -> Iterator[str]:
     yield f"crane append --new_layer build/{made.module.name} --new_tag {module}:{version}"
     yield "tar -C build/deckhouse-module -cf build/module-release.tar module.yaml version.json"
     yield f"crane append --new_layer build/module-release.tar --new_tag {module}/release:{version}"
+    yield f"crane tag {module}/release:{version} {CHANNEL}"
+    yield f'crane append --oci-empty-base --new_layer "" --new_tag {source}:{PRODUCT}'
 
 
 def _notes(downloads: Sequence[Path]) -> Path:

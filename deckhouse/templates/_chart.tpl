@@ -26,7 +26,7 @@ is filled in, since a template can only return text.
 {{- $same := pick $settings "managedNodes" "bootstrap" "discovery" "agent" "operator" "ray" "webhook" "access" | deepCopy -}}
 {{- $bootstrap := dict
     "migStrategy" (lower $settings.bootstrap.migStrategy)
-    "dcgmExporter" (dict "serviceMonitor" $scraped) -}}
+    "dcgmExporter" (dict "serviceMonitor" (mustMergeOverwrite (deepCopy $scraped) $settings.bootstrap.dcgmExporter.serviceMonitor)) -}}
 {{- $ours := dict
     "logLevel" (get (dict "Debug" "debug" "Info" "info" "Warn" "warning" "Error" "error") $settings.logLevel)
     "controller" (dict "replicas" (include "helm_lib_is_ha_to_value" (list . 2 1) | trim | int))

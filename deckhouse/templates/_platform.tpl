@@ -58,10 +58,11 @@ imagePullSecrets:
 {{ include "helm_lib_module_container_security_context_read_only_root_filesystem_capabilities_drop_all" .Deckhouse | trim }}
 {{- end }}
 
-{{/* DCGM's exporter: without an engine to ask it reads profiling counters itself. */}}
+{{/* DCGM's exporter. With SYS_ADMIN it reads profiling counters itself, where there is no engine to ask. With an engine it
+still ends without NVML, and by SYS_ADMIN NVIDIA's runtime knows the containers that may have all cards: on nodes of a
+bring-up it heeds no others. */}}
 {{- define "gpu-control-plane.exporterContainer" -}}
-{{- $more := ternary list (list "SYS_ADMIN") .Values.bootstrap.dcgm.enabled -}}
-{{ include "helm_lib_module_container_security_context_capabilities_drop_all_and_add" (list .Deckhouse $more) | trim }}
+{{ include "helm_lib_module_container_security_context_capabilities_drop_all_and_add" (list .Deckhouse (list "SYS_ADMIN")) | trim }}
 {{- end }}
 
 {{/* How important pods are. Called with (list . "agent"), the section of the chart's values. */}}

@@ -5,7 +5,7 @@ from typing import Final
 from monitoring.alert import Alert, Group, Severity
 from monitoring.promql import led
 
-from gpu_control_plane.ray.events import RayEvent
+from gpu_control_plane.ray.waiting.events import WaitingEvent
 
 _LONG_SECONDS: Final = 900
 
@@ -26,7 +26,7 @@ RAY: Final = Group(
             summary="Workers of the RayCluster {{ $labels.namespace }}/{{ $labels.cluster }} wait for cards.",
             description="{{ $value }} workers of the group {{ $labels.group }} ask for cards and have no node. "
             "What they wait for: kubectl gpu ray -n {{ $labels.namespace }}",
-            events=(RayEvent.WORKERS_WAIT,),
+            events=(WaitingEvent.WORKERS,),
         ),
         Alert(
             name="GPURayJobWaits",
@@ -36,7 +36,7 @@ RAY: Final = Group(
             summary="The RayJob {{ $labels.namespace }}/{{ $labels.name }} does not begin.",
             description="It has waited for a quarter of an hour: its cluster does not come up, or Ray does not begin "
             "it. What it waits for: kubectl gpu ray -n {{ $labels.namespace }}",
-            events=(RayEvent.JOB_WAITS,),
+            events=(WaitingEvent.JOB,),
         ),
         Alert(
             name="GPURayServiceNotReady",
@@ -46,7 +46,7 @@ RAY: Final = Group(
             summary="The RayService {{ $labels.namespace }}/{{ $labels.name }} answers no requests.",
             description="It has not been ready for a quarter of an hour. Its condition Ready says why: "
             "kubectl -n {{ $labels.namespace }} describe rayservice {{ $labels.name }}",
-            events=(RayEvent.SERVICE_NOT_READY,),
+            events=(WaitingEvent.SERVICE,),
         ),
     ),
 )

@@ -42,10 +42,13 @@ PATHS: Final = {
     "settings": "/settings",
 }
 PICTURES: Final = {
-    "light": ("overview", "approvals", "pool", "node", "card", "pod", "stack", "workloads"),
+    "light": ("overview", "approvals", "pool", "node", "card", "pod", "ray", "stack", "workloads"),
     "dark": ("overview",),
 }
 """Those in the documentation."""
+_SECOND_LINES_BESIDE_THE_FIRST: Final = (
+    "[...document.querySelectorAll('.sub')].filter(e => getComputedStyle(e).display !== 'block').map(e => e.innerText)"
+)
 IMAGES: Final = Path(__file__).parents[2] / "docs" / "images"
 
 
@@ -64,6 +67,8 @@ async def test_every_page_is_clean_in_both_themes(
             elif name == "card":
                 await _try_clearing_the_fault(tab.page)
             wrong += [f"{path}: {found}" for found in await violations(tab.page, axe)]
+            glued = await tab.page.evaluate(_SECOND_LINES_BESIDE_THE_FIRST)
+            wrong += [f"{path}: {text} is not on a line of its own" for text in glued]
             if name in PICTURES[theme] and pytestconfig.getoption("screenshots"):
                 await _picture(tab.page, f"console-{name}{'-dark' if theme == 'dark' else ''}")
         assert tab.errors == []

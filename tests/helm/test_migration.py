@@ -1,4 +1,4 @@
-"""The guide's way from NVIDIA's operator to this one and back, with real Helm: values, plan, change of hands, and
+"""The guide's way from NVIDIA's operator to this one and back, with real Helm: values, plan, take-over, and
 forgetting NVIDIA's release."""
 
 import asyncio
@@ -59,9 +59,9 @@ async def test_the_way_there_and_back(
     plan = await _plan(cluster, capfd)
     assert plan["operators"][0]["namespace"] == HOME
     assert (plan["problems"], plan["policy"]) == ([], "cluster-policy")
-    fates = {change["name"]: change for change in plan["daemonsets"]}
-    assert {fates[name]["action"] for name in OPERANDS} == {"changed"}
-    assert fates["nvidia-driver-daemonset"]["restart"] == "upgrade"
+    changes = {change["name"]: change for change in plan["daemonsets"]}
+    assert {changes[name]["action"] for name in OPERANDS} == {"changed"}
+    assert changes["nvidia-driver-daemonset"]["restart"] == "upgrade"
 
     with controller(cluster, helm, values, tmp_path):
         await until_async(lambda: _condition(client, "OtherOperatorActive"), saying="ours looks on")
@@ -71,7 +71,7 @@ async def test_the_way_there_and_back(
         await until_async(lambda: _ready(client), saying="ours has made it ready", within=180)
         after = _uids(cluster)
         assert {name: after[name] for name in before} == before, "the same objects, under the other operator"
-        assert after.keys() == set(fates)
+        assert after.keys() == set(changes)
         assert _beside(cluster) == beside
         assert cluster.request("GET", f"{ROLES}/nvidia-driver")["rules"], "it has the rights that its driver needs here"
         assert (await _plan(cluster, capfd))["labels"] == []

@@ -14,7 +14,7 @@ from gpu_control_plane.api.nvidia import names as stack
 from gpu_control_plane.api.nvidia.names import StackEvent
 from gpu_control_plane.api.ray import DEFINITIONS as RAY
 from gpu_control_plane.kube.process_events import ProcessEvent
-from gpu_control_plane.ray.events import RayEvent
+from gpu_control_plane.ray.waiting.events import WaitingEvent
 
 ROOT: Final = Path(__file__).parents[2]
 SECTIONS: Final = ("Cause", "Check", "Cure")
@@ -42,7 +42,7 @@ def test_an_alert_has_an_event(alert: Alert) -> None:
     """`test_alert_events` raises what it is about and sees the Event."""
     assert alert.events
     assert all(
-        isinstance(reason, EventReason | StackEvent | RayEvent | ProcessEvent | Reason) for reason in alert.events
+        isinstance(reason, EventReason | StackEvent | WaitingEvent | ProcessEvent | Reason) for reason in alert.events
     )
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -111,10 +112,39 @@ def test_the_krew_manifest_names_an_archive_for_each_platform(tmp_path: Path) ->
 
 
 def test_publishing_the_module_leaves_the_artifacts_as_their_checksums_say() -> None:
+    commands = _commands_for_a_module()
+    [packing] = [line for line in commands if line.startswith("make deckhouse-module")]
+    [pulling] = [line for line in commands if line.startswith("helm pull")]
+    assert "--into build " in packing
+    assert pulling.split()[2] + "-" + pulling.split()[-1] + ".tgz" in packing
+    assert next(line.split()[3] for line in commands if line.startswith("crane append")) == "build/module.tar.gz"
+    assert "$LIBRARY" not in packing
+
+
+def test_deckhouse_finds_the_module_and_the_version_of_its_channel() -> None:
+    """By the tags of the source, and by the tags of the release images."""
+    commands = _commands_for_a_module()
+    module = "$REGISTRY/modules/gpu-control-plane"
+    made = [word for line in commands for before, word in pairwise(line.split()) if before == "--new_tag"]
+    assert made == [f"{module}:v1.2.3", f"{module}/release:v1.2.3", "$REGISTRY/modules:gpu-control-plane"]
+    assert f"crane tag {module}/release:v1.2.3 stable" in commands
+
+
+def test_the_page_publishes_the_module_by_the_printed_commands() -> None:
+    page = (PROJECT / "docs/install-deckhouse.md").read_text().replace("$REPO", "$REGISTRY/modules")
+    printed = [line for line in _commands_for_a_module("0.1.0") if "$REGISTRY/modules" in line]
+    there = [line for line in page.splitlines() if "$REGISTRY/modules" in line]
+    shared = [line for line in printed if line.startswith(("crane append", "crane tag")) and "build/" not in line]
+    assert len(shared) == 2
+    for line in shared:
+        assert there.count(line) == 2, f"without werf and with it: {line}"
+
+
+def _commands_for_a_module(version: str = "1.2.3") -> list[str]:
     image = ImageArchive(arch="amd64", archive=Path("i.tar"), sbom=Path("i.json"), digest="sha256:1")
     files = tuple(map(Path, ("dist/RELEASE-NOTES.md", "dist/module.tar.gz")))
     made = Artifacts(
-        version="1.2.3",
+        version=version,
         images=(image,),
         chart=files[0],
         wheel=files[0],
@@ -122,13 +152,7 @@ def test_publishing_the_module_leaves_the_artifacts_as_their_checksums_say() -> 
         module=files[1],
         downloads=files,
     )
-    commands = push_commands(made, "registry.example/gpu").splitlines()
-    [packing] = [line for line in commands if line.startswith("make deckhouse-module")]
-    [pulling] = [line for line in commands if line.startswith("helm pull")]
-    assert "--into build " in packing
-    assert pulling.split()[2] + "-" + pulling.split()[-1] + ".tgz" in packing
-    assert next(line.split()[3] for line in commands if line.startswith("crane append")) == "build/module.tar.gz"
-    assert "$LIBRARY" not in packing
+    return push_commands(made, "registry.example/gpu").splitlines()
 
 
 def test_the_commands_push_every_artifact() -> None:

@@ -97,16 +97,12 @@ securityContext:
   capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* DCGM's exporter: the kubelet's socket is root's, and without an engine to ask it reads profiling counters itself. */}}
+{{/* DCGM's exporter: the kubelet's socket is root's. With SYS_ADMIN it reads profiling counters itself, where there is no
+engine to ask; with an engine it still ends without NVML, and a node may give cards by name to such containers alone. */}}
 {{- define "gpu-control-plane.exporterContainer" -}}
 securityContext:
   runAsUser: 0
-  {{- if .Values.bootstrap.dcgm.enabled }}
-  allowPrivilegeEscalation: false
-  capabilities: {drop: [ALL]}
-  {{- else }}
   capabilities: {drop: [ALL], add: [SYS_ADMIN]}
-  {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 

@@ -89,7 +89,7 @@ def build(runtime: Runtime, settings: Settings) -> None:
         if request.object is None:
             return allow()
         await pools.synced()
-        return review(request.object, request.old_object, pools)
+        return review(request.object, request.old_object, pools, settings.namespace)
 
     server.validating(POOLS, GPUPool, validate)
     server.mutating(PODS, Pod, PodReviews(pools, runtime.cache(GPUNodeState)).review)

@@ -49,11 +49,11 @@ def command() -> None:
     "--with-secrets", is_flag=True, help=f"Also read the secrets, and write {_SECRETS}, readable by you alone."
 )
 def render(*, file: Path, folder: Path | None, with_secrets: bool) -> None:
-    """Render the description FILE into config.yml and resources.yml, and say what to type next.
+    """Render the description FILE into config.yml and resources.yml.
 
     Without -o everything is printed. Neither file holds a secret: documents that need one are in them as comments, and
-    go to secrets.yml if that is asked for. The description says where each secret comes from: env:NAME, file:PATH, or
-    ask, and then it is asked for.
+    go to secrets.yml if that is asked for, with the commands to type next. The description says where each secret comes
+    from: env:NAME, file:PATH, or ask, and then it is asked for.
 
     \b
     Examples:
@@ -80,10 +80,11 @@ def render(*, file: Path, folder: Path | None, with_secrets: bool) -> None:
     if secrets is not None:
         _keep_from_git(folder)
         _write(screen, folder / _SECRETS, secrets, private=True)
-    elif made.secrets:
+        _show_commands(screen, cluster, file.absolute().parent)
+    else:
         names = ", ".join(document.title for document in made.secrets)
-        screen.note(f"Left out, since they hold secrets: {names}. --with-secrets writes them to {_SECRETS}.")
-    _show_commands(screen, cluster, file.absolute().parent)
+        screen.note(f"Left out, since they hold secrets: {names}.")
+        screen.note(f"To install: --with-secrets writes them to {_SECRETS}, and says what to type next.")
 
 
 @command.command("check")

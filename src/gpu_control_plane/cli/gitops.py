@@ -1,5 +1,6 @@
 """`kubectl gpu gitops`: Argo CD Applications from values of the upstream charts."""
 
+import re
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -26,7 +27,27 @@ file yourself; then run this command again:
   git rm {file} && git commit && git push        # Argo CD removes the Application alone
   kubectl gpu migrate ray take-over
 To keep KubeRay's operator instead: --keep-kuberay."""
+_REGISTRY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[A-Za-z0-9._-]+)*")
+_REPOSITORY: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/]\S*|([^\s@/:]+@)?[^\s@/:]+:(?!//)\S+")
+"""A URL, or a host and a path as scp writes them."""
 _file = click.File("rb")
+
+
+def _registry(_context: click.Context, _option: click.Parameter, given: str) -> str:
+    """Without a scheme: the chart's is OCI, and an image has none."""
+    registry = given.removeprefix("oci://").rstrip("/")
+    if not _REGISTRY.fullmatch(registry):
+        raise click.BadParameter(f"{given!r} is no host with a path: write it as registry.example.com/gpu.")
+    return registry
+
+
+def _repository(_context: click.Context, _option: click.Parameter, given: str) -> str:
+    if not _REPOSITORY.fullmatch(given):
+        raise click.BadParameter(
+            f"{given!r} is no address that Argo CD could fetch from: write it as https://git.example.com/infra.git or "
+            "git@git.example.com:infra.git."
+        )
+    return given
 
 
 @click.group("gitops", short_help="Argo CD Applications from values of the upstream charts.", epilog=_EXAMPLES)
@@ -40,8 +61,15 @@ def command() -> None:
 
 @command.command("render")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--registry", required=True, help="Where the release was pushed: the image, and the chart in charts/.")
-@click.option("--repository", required=True, metavar="URL", help="The git repository that FOLDER is in.")
+@click.option(
+    "--registry",
+    required=True,
+    callback=_registry,
+    help="Where the release was pushed: the image, and the chart in charts/.",
+)
+@click.option(
+    "--repository", required=True, metavar="URL", callback=_repository, help="The git repository that FOLDER is in."
+)
 @click.option("--path", help="FOLDER, seen from the root of the repository.  [default: FOLDER itself]")
 @click.option("--revision", default="HEAD", show_default=True, help="Branch or tag that Argo CD follows.")
 @click.option("--gpu-operator", type=_file, metavar="FILE", help="Values of NVIDIA's gpu-operator chart.")
@@ -103,7 +131,7 @@ def render(
     if path is None and (folder.is_absolute() or ".." in folder.parts):
         raise click.UsageError(f"{folder} may be anywhere in the repository: say its path from the root, with --path.")
     source = Source(
-        registry=registry.removeprefix("oci://").rstrip("/"),
+        registry=registry,
         repository=repository,
         path=(path or folder.as_posix()).strip("/"),
         revision=revision,

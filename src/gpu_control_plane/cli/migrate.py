@@ -8,7 +8,7 @@ import click
 
 from gpu_control_plane.cli import migrate_ray
 from gpu_control_plane.cli.connection import Connection, connected
-from gpu_control_plane.cli.values_file import values_in
+from gpu_control_plane.cli.values_file import read_release_values
 
 if TYPE_CHECKING:
     from gpu_control_plane.cli.screen import Screen
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  helm get values -a gpu-operator -n gpu-operator | kubectl gpu migrate values - > values.yaml
+  helm get values -a gpu-operator -n gpu -o yaml | kubectl gpu migrate values - > values.yaml
   kubectl gpu migrate plan                       what would change, without changing anything
   kubectl gpu migrate plan -o json | jq .todo
   kubectl gpu migrate take-over                  NVIDIA's operator stops, ours begins
@@ -33,7 +33,7 @@ _namespace = click.option(
 
 @click.group("migrate", short_help="From NVIDIA's or KubeRay's operator to this one, and back.", epilog=_EXAMPLES)
 def command() -> None:
-    """Move a cluster from NVIDIA's GPU operator to this one: its values, a plan, the change of hands, and the way back.
+    """Move a cluster from NVIDIA's GPU operator to this one: its values, a plan, the take-over, and the way back.
 
     ClusterPolicy and NVIDIADriver objects stay as they are. Only `take-over` and `give-back` change anything.
     `migrate ray` does the same for Ray.
@@ -48,13 +48,13 @@ command.add_command(migrate_ray.command)
 def values(file: IO[bytes]) -> None:
     """Turn values of NVIDIA's Helm chart into values of ours.
 
-    FILE is a values.yaml, or - for the output of `helm get values -a`. What it does not say is taken to be what
+    FILE is a values.yaml, or - for the output of `helm get values -a -o yaml`. What it does not say is taken to be what
     NVIDIA's chart has by itself. Keys that go nowhere are named on standard error.
 
     \b
     Examples:
       kubectl gpu migrate values gpu-operator.yaml > values.yaml
-      helm get values -a gpu-operator -n gpu-operator | kubectl gpu migrate values -
+      helm get values -a gpu-operator -n gpu-operator -o yaml | kubectl gpu migrate values -
 
     \b
     Exit codes: 0 translated, also if some keys go nowhere; 1 no such values; 2 wrong usage.
@@ -62,13 +62,7 @@ def values(file: IO[bytes]) -> None:
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
     from gpu_control_plane.operator.migration.values import BadValues, translate  # noqa: PLC0415
 
-    text = file.read()
-    if not text.strip():
-        raise click.ClickException(
-            f"{file.name} is empty. Where it comes from a command, look at what that said: `helm get values -a` of a "
-            "release that does not exist prints nothing. For the defaults of NVIDIA's chart write {}."
-        )
-    given = values_in(text, file.name)
+    given = read_release_values(file, chart="NVIDIA's chart")
     try:
         made = translate(given)
     except BadValues as error:
@@ -265,5 +259,5 @@ def _run[T](connection: Connection, work: "Callable[[Client], Coroutine[Any, Any
     except Forbidden as error:
         raise click.ClickException(
             f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "
-            "change of hands writes a Deployment and deletes a Lease."
+            "take-over writes a Deployment and deletes a Lease."
         ) from error

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from gpu_control_plane.cli.connection import Connection, connected
-from gpu_control_plane.cli.values_file import read_values
+from gpu_control_plane.cli.values_file import read_release_values
 
 if TYPE_CHECKING:
     from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  helm get values kuberay-operator -n ray | kubectl gpu migrate ray values - > values.yaml
+  helm get values kuberay-operator -n ray -o yaml | kubectl gpu migrate ray values - > values.yaml
   kubectl gpu migrate ray plan                   what would become of each object of Ray
   kubectl gpu migrate ray take-over              KubeRay's operator stops, ours begins
   kubectl gpu migrate ray give-back              and back again
 """
-_FATES_SHOWN = 40
+_OBJECTS_SHOWN = 40
 _VERIFY_SECONDS = 60.0
 
 _namespace = click.option(
@@ -33,7 +33,7 @@ _namespace = click.option(
 
 @click.group("ray", short_help="From KubeRay's operator to this one, and back.", epilog=_EXAMPLES)
 def command() -> None:
-    """Move Ray from KubeRay's operator to this one: its values, a plan, the change of hands, and the way back.
+    """Move Ray from KubeRay's operator to this one: its values, a plan, the take-over, and the way back.
 
     RayClusters, RayJobs and RayServices stay as they are, and their pods run on. The CRDs stay KubeRay's. Only
     `take-over` and `give-back` change anything.
@@ -45,13 +45,13 @@ def command() -> None:
 def values(file: IO[bytes]) -> None:
     """Turn values of KubeRay's Helm chart into values of ours.
 
-    FILE is a values.yaml, or - for the output of `helm get values`. Keys that go nowhere are named on standard error,
-    each with the reason.
+    FILE is a values.yaml, or - for the output of `helm get values -o yaml`. Keys that go nowhere are named on standard
+    error, each with the reason.
 
     \b
     Examples:
       kubectl gpu migrate ray values kuberay.yaml > values.yaml
-      helm get values kuberay-operator -n kuberay-operator | kubectl gpu migrate ray values -
+      helm get values kuberay-operator -n kuberay-operator -o yaml | kubectl gpu migrate ray values -
 
     \b
     Exit codes: 0 translated, also if some keys go nowhere; 1 no such values; 2 wrong usage.
@@ -61,7 +61,7 @@ def values(file: IO[bytes]) -> None:
     from gpu_control_plane.cli.screen import ATTENTION, Screen  # noqa: PLC0415
     from gpu_control_plane.gitops.kuberay import translate  # noqa: PLC0415
 
-    made = translate(read_values(file))
+    made = translate(read_release_values(file, chart="KubeRay's chart"))
     click.echo("# Values for the chart gpu-control-plane, from those of kuberay-operator.")
     click.echo(yaml.safe_dump(made.values, sort_keys=False, allow_unicode=True, width=120), nl=False)
     screen = Screen(sys.stderr)
@@ -82,7 +82,7 @@ def plan(*, connection: Connection, output: str) -> None:
     \b
     Examples:
       kubectl gpu migrate ray plan
-      kubectl gpu migrate ray plan -o json | jq '.fates[] | select(.harm)'
+      kubectl gpu migrate ray plan -o json | jq '.objects[] | select(.harmful)'
 
     \b
     Exit codes: 0 there is a plan, whatever it says; 1 the cluster cannot be read; 2 wrong usage.
@@ -205,14 +205,14 @@ def _show(screen: "Screen", made: "RayMigrationPlan") -> None:
         screen.line(screen.style("What is in the way", bold=True))
         for problem in made.problems:
             screen.mark(BAD, problem)
-    if made.fates:
+    if made.objects:
         screen.line()
         screen.line(screen.style("What becomes of Ray", bold=True))
-    for fate in sorted(made.fates, key=lambda each: not each.harm)[:_FATES_SHOWN]:
-        pods = f", {fate.pods} {'pod' if fate.pods == 1 else 'pods'}" if fate.pods else ""
-        screen.mark(BAD if fate.harm else OK, f"{fate.kind} {fate.namespace}/{fate.name}{pods}: {fate.what}")
-    if len(made.fates) > _FATES_SHOWN:
-        screen.line(f"  … and {len(made.fates) - _FATES_SHOWN} more: -o json has all")
+    for each in sorted(made.objects, key=lambda change: not change.harmful)[:_OBJECTS_SHOWN]:
+        pods = f", {each.pods} {'pod' if each.pods == 1 else 'pods'}" if each.pods else ""
+        screen.mark(BAD if each.harmful else OK, f"{each.kind} {each.namespace}/{each.name}{pods}: {each.outcome}")
+    if len(made.objects) > _OBJECTS_SHOWN:
+        screen.line(f"  … and {len(made.objects) - _OBJECTS_SHOWN} more: -o json has all")
     screen.line()
     screen.line(screen.style("Before you take over", bold=True))
     for number, step in enumerate(made.todo, start=1):
@@ -279,5 +279,5 @@ def _run[T](connection: Connection, work: "Callable[[Client], Coroutine[Any, Any
     except Forbidden as error:
         raise click.ClickException(
             f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "
-            "change of hands writes a Deployment and deletes a Lease."
+            "take-over writes a Deployment and deletes a Lease."
         ) from error

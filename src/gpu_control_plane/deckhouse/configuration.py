@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpu_control_plane.deckhouse.description import ClusterDescription, ModuleSettings, SecretReference
+from gpu_control_plane.deckhouse.description import RUNTIMES, ClusterDescription, ModuleSettings
 from gpu_control_plane.deckhouse.kinds import Document, Metadata
 from gpu_control_plane.deckhouse.kinds.configuration import (
     ClusterConfiguration,
@@ -13,8 +13,8 @@ from gpu_control_plane.deckhouse.kinds.configuration import (
     ModuleConfigSpec,
     StaticClusterConfiguration,
 )
-from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
-from gpu_control_plane.deckhouse.secrets import SecretText, licence_login, setting
+from gpu_control_plane.deckhouse.secrets import SecretText, licence_login, with_secrets
+from gpu_control_plane.kube.written_yaml import overlaid
 
 TOLERATED_KEYS = frozenset(
     {
@@ -26,7 +26,6 @@ TOLERATED_KEYS = frozenset(
     }
 )
 """Keys of taints that Deckhouse's own pods tolerate unasked."""
-RUNTIMES = {"V1": "Containerd", "V2": "ContainerdV2"}
 
 
 def images_repo(cluster: ClusterDescription) -> str:
@@ -49,7 +48,7 @@ def configuration(cluster: ClusterDescription, secret: SecretText) -> Iterator[D
         service_subnet_cidr=str(kubernetes.service_subnet),
         kubernetes_version=kubernetes.version,
         cluster_domain=kubernetes.cluster_domain,
-        default_cri="ContainerdV2" if kubernetes.containerd == "V2" else "Containerd",
+        default_cri=RUNTIMES[kubernetes.containerd],
     )
     yield InitConfiguration(deckhouse=_registry(cluster, secret))
     yield from module_configs(cluster, secret)
@@ -86,7 +85,7 @@ def module_configs(cluster: ClusterDescription, secret: SecretText) -> Iterator[
         yield ModuleConfig(
             metadata=Metadata(name=name),
             spec=ModuleConfigSpec(
-                enabled=enabled, version=module.version, settings=_with_secrets(module.settings, name, secret)
+                enabled=enabled, version=module.version, settings=with_secrets(module.settings, name, secret)
             ),
         )
 
@@ -132,35 +131,10 @@ def _user_authn(cluster: ClusterDescription) -> dict[str, Any]:
     return {"publishAPI": api}
 
 
-def _with_secrets(settings: dict[str, Any], module: str, secret: SecretText) -> dict[str, Any]:
-    """The settings with secrets in the place of what says where they come from."""
-    places = {path: SecretReference(value) for path, value in secret_settings(settings)}
-
-    def put(value: Any, path: str) -> Any:
-        if path in places:
-            return secret(places[path], setting(f"{path} of {module}"))
-        if isinstance(value, dict):
-            return {name: put(each, f"{path}.{name}" if path else name) for name, each in value.items()}
-        return (
-            [put(each, f"{path}[{number}]") for number, each in enumerate(value)] if isinstance(value, list) else value
-        )
-
-    made: dict[str, Any] = put(settings, "")
-    return made
-
-
 def _joined(ours: ModuleSettings | None, own: ModuleSettings) -> ModuleSettings:
     """What a person says of a module goes before what follows from the rest of the description."""
     if ours is None:
         return own
     return ModuleSettings(
-        enabled=own.enabled, version=own.version or ours.version, settings=_merged(ours.settings, own.settings)
+        enabled=own.enabled, version=own.version or ours.version, settings=overlaid(ours.settings, own.settings)
     )
-
-
-def _merged(ours: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(ours)
-    for key, value in own.items():
-        before = merged.get(key)
-        merged[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-    return merged

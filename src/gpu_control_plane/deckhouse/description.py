@@ -5,6 +5,7 @@ are networks, and whoever gets a `ClusterDescription` need not look again.
 """
 
 import re
+from collections.abc import Mapping
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
 from typing import Annotated, Any, Literal
 
@@ -19,8 +20,15 @@ from gpu_control_plane.deckhouse.shape_faults import shape_fault
 from gpu_control_plane.kube.written_yaml import BadYAML, read_one
 
 Edition = Literal["CE", "BE", "SE", "SE-Plus", "EE"]
+Containerd = Literal["V1", "V2"]
+RUNTIMES: Mapping[Containerd, Literal["Containerd", "ContainerdV2"]] = {"V1": "Containerd", "V2": "ContainerdV2"}
+"""What Deckhouse calls them."""
 _PACKAGE = msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9+.-]*$", description="the name of a package, such as nvidia-open")
 _STREAM = msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9.-]*$", description="the name of a stream, such as 580-open")
+_REGISTRY = msgspec.Meta(
+    pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
+    description="a host, with port and path where needed, such as registry.example.com/modules",
+)
 GroupName = Annotated[
     str,
     msgspec.Meta(
@@ -90,13 +98,7 @@ class Platform(Part, frozen=True, kw_only=True):
     """Which Deckhouse, and from where."""
 
     edition: Edition = "EE"
-    registry: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
-            description="a host, with port and path where needed, such as registry.deckhouse.ru",
-        ),
-    ] = "registry.deckhouse.ru"
+    registry: Annotated[str, _REGISTRY] = "registry.deckhouse.ru"
     license: SecretReference | None = None
     license_encoding: Literal["Base64", "Plain"] = "Base64"
     """How the licence key is handed out: in Base64, as the vendor's own commands expect it, or as it is."""
@@ -111,7 +113,7 @@ class Kubernetes(Part, frozen=True, kw_only=True):
     version: KubernetesVersion = "Automatic"
     pod_subnet_node_prefix: Annotated[int, msgspec.Meta(ge=16, le=28)] = 24
     cluster_domain: Name = "cluster.local"
-    containerd: Literal["V1", "V2"] = "V1"
+    containerd: Containerd = "V1"
 
 
 class Network(Part, frozen=True, kw_only=True):
@@ -175,7 +177,7 @@ class NodeGroup(Part, frozen=True, kw_only=True):
     name: GroupName
     hosts: tuple[AddressRange, ...]
     bundle: Literal["ubuntu-lts", "debian", "centos", "redos", "rosa", "astra", "altlinux", "opensuse"] = "ubuntu-lts"
-    containerd: Literal["V1", "V2"] | None = None
+    containerd: Containerd | None = None
     labels: Labels = {}
     taints: tuple[Taint, ...] = ()
     max_pods: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -309,7 +311,7 @@ class Pool(Part, frozen=True, kw_only=True):
 class ModuleOrigin(Part, frozen=True, kw_only=True):
     """Where Deckhouse finds our module."""
 
-    repo: str
+    repo: Annotated[str, _REGISTRY]
     release_channel: Literal["Alpha", "Beta", "EarlyAccess", "Stable", "RockSolid", "Lts"] = "Stable"
     docker_config: SecretReference | None = None
     """A Docker configuration file with the registry's login."""
@@ -350,7 +352,7 @@ class ClusterDescription(Part, frozen=True, kw_only=True):
         authority = self.certificate_authority
         return (*registries, *([("certificateAuthority.certificate", authority.certificate)] if authority else ()))
 
-    def containerd_of(self, group: NodeGroup) -> Literal["V1", "V2"]:
+    def containerd_of(self, group: NodeGroup) -> Containerd:
         return group.containerd or self.kubernetes.containerd
 
 

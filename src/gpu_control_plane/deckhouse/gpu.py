@@ -23,7 +23,7 @@ from gpu_control_plane.deckhouse.kinds.configuration import (
 )
 from gpu_control_plane.deckhouse.kinds.pools import GPUPoolDocument
 from gpu_control_plane.deckhouse.nodes import GROUP_LABEL
-from gpu_control_plane.deckhouse.secrets import SecretText, docker_config
+from gpu_control_plane.deckhouse.secrets import SecretText, docker_config, with_secrets
 
 MODULE = "gpu-control-plane"
 
@@ -57,7 +57,7 @@ def _module(ours: GPUControlPlane, secret: SecretText) -> Iterator[Document]:
         spec=ModuleConfigSpec(
             enabled=True,
             version=1 if ours.settings else None,
-            settings=ours.settings,
+            settings=with_secrets(ours.settings, MODULE, secret),
             source=MODULE,
             update_policy=MODULE,
         ),

@@ -1,11 +1,17 @@
 """Node groups, and the machines that Deckhouse turns into their nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
 
-from gpu_control_plane.deckhouse.description import ClusterDescription, NativeSharing, NodeGroup
+from gpu_control_plane.deckhouse.description import (
+    RUNTIMES,
+    ClusterDescription,
+    GPUControlPlane,
+    NativeSharing,
+    NodeGroup,
+)
 from gpu_control_plane.deckhouse.kinds import Document, Metadata
-from gpu_control_plane.deckhouse.kinds.document import LabelSelector, Taint, Toleration
+from gpu_control_plane.deckhouse.kinds.document import Labels, LabelSelector, Taint, Toleration
 from gpu_control_plane.deckhouse.kinds.nodes import (
     CRI,
     GPU,
@@ -24,10 +30,10 @@ from gpu_control_plane.deckhouse.kinds.nodes import (
 )
 from gpu_control_plane.deckhouse.kinds.nodes import NodeGroup as NodeGroupDocument
 from gpu_control_plane.deckhouse.secrets import SecretText, base64_text, ssh_key
+from gpu_control_plane.rules.managed_nodes import ManagedNodes
 
 GROUP_LABEL = "node.deckhouse.io/group"
 """Deckhouse puts the name of its group on every Node."""
-MANAGED_LABEL = "gpu.deckhouse.io/enabled"
 MASTER = "master"
 _MACHINE_LABEL = "node-group"
 """On StaticInstances: which group a machine is for."""
@@ -61,6 +67,30 @@ def machines(cluster: ClusterDescription, secret: SecretText) -> Iterator[Docume
         yield from _instances(group.name, group.addresses)
 
 
+def managed_nodes(ours: GPUControlPlane) -> ManagedNodes:
+    """Which nodes our agent looks after, by the module's settings. What is wrong in them, their schema says."""
+    said, usual = ours.settings.get("managedNodes"), ManagedNodes()
+    if not isinstance(said, Mapping):
+        return usual
+    label, by_default = said.get("labelKey"), said.get("enabledByDefault")
+    return ManagedNodes(
+        label=label if isinstance(label, str) else usual.label,
+        by_default=by_default if isinstance(by_default, bool) else usual.by_default,
+    )
+
+
+def node_labels(cluster: ClusterDescription, group: NodeGroup) -> Labels:
+    """The labels of a group's nodes, with the one by which our agent knows whether to look after their cards."""
+    ours = cluster.gpu_control_plane
+    if ours is None or group.gpu is None:
+        return group.labels
+    managed = managed_nodes(ours)
+    if group.gpu.setup == "Native":
+        # Cards that Deckhouse serves must not be offered by our agent, too.
+        return group.labels | {managed.label: "false"}
+    return group.labels if managed.by_default else {managed.label: "true"} | group.labels
+
+
 def tolerations(cluster: ClusterDescription, name: str | None) -> tuple[Toleration, ...]:
     """What a pod needs to run on the nodes of a group."""
     taints = next((group.taints for group in cluster.node_groups if group.name == name), ())
@@ -87,8 +117,7 @@ def _masters(joining: int) -> NodeGroupDocument:
 
 def _group(cluster: ClusterDescription, group: NodeGroup) -> NodeGroupDocument:
     native = group.gpu is not None and group.gpu.setup == "Native"
-    # Cards that Deckhouse serves must not be offered by our agent, too.
-    labels = {**group.labels, **({MANAGED_LABEL: "false"} if native and cluster.gpu_control_plane else {})}
+    labels = node_labels(cluster, group)
     template = NodeTemplate(labels=labels, taints=group.taints)
     return NodeGroupDocument(
         metadata=Metadata(name=group.name),
@@ -96,7 +125,7 @@ def _group(cluster: ClusterDescription, group: NodeGroup) -> NodeGroupDocument:
             node_type="Static",
             static_instances=_selected(group.name, len(group.addresses)),
             node_template=template if labels or group.taints else None,
-            cri=CRI(type="ContainerdV2" if group.containerd == "V2" else "Containerd") if group.containerd else None,
+            cri=CRI(type=RUNTIMES[group.containerd]) if group.containerd else None,
             disruptions=Disruptions(approval_mode=group.disruptions) if group.disruptions else None,
             kubelet=Kubelet(max_pods=group.max_pods) if group.max_pods else None,
             gpu=_native(group.gpu.native or NativeSharing()) if native and group.gpu else None,

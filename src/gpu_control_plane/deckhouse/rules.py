@@ -4,11 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address
+from typing import Any
+
+import msgspec
 
 from gpu_control_plane.deckhouse.certificates import NoCertificate, certificates_in, may_sign
 from gpu_control_plane.deckhouse.description import (
     ClusterDescription,
     FileReference,
+    GPUControlPlane,
     GPUNodes,
     NodeGroup,
     Pool,
@@ -18,12 +22,12 @@ from gpu_control_plane.deckhouse.description import (
 from gpu_control_plane.deckhouse.gpu import MODULE
 from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
 from gpu_control_plane.deckhouse.node_scripts import PACKAGE_MANAGERS, USUAL_DRIVERS
-from gpu_control_plane.deckhouse.nodes import MASTER
+from gpu_control_plane.deckhouse.nodes import MASTER, managed_nodes, node_labels
+from gpu_control_plane.rules.ray.texts import is_label_key, is_label_value
 
 _DRIVERS_ELSEWHERE = {"debian": "nvidia-driver", "centos": "nvidia-open"}
-_NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_LABEL_KEY = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}")
-_LABEL_VALUE = re.compile(rf"({_NAME})?")
+_OF_PACKAGES = ("driver", "driver_stream", "packages", "toolkit_repository")
+"""What only those who install packages on GPU nodes read."""
 _MIG_PROFILE = re.compile(r"^[1-9][0-9]?g\.[1-9][0-9]{0,3}gb([+.]me([.]all)?|[+.]gfx|-me)?$")
 
 
@@ -36,7 +40,7 @@ def problems(cluster: ClusterDescription, files: Mapping[FileReference, str]) ->
         *_storage(cluster),
         *_ingress(cluster),
         *_access(cluster),
-        *_pools(cluster),
+        *_gpu_control_plane(cluster),
         *_certificates(cluster, files),
     ]
 
@@ -64,14 +68,19 @@ def _platform(cluster: ClusterDescription) -> Iterator[str]:
         module = cluster.modules[name]
         if not module.enabled and (why := _needed(cluster).get(name)):
             yield f"modules.{name}: {why} needs it: remove enabled: false, or that."
-        for path, value in secret_settings(module.settings):
-            if not is_secret_reference(value):
-                yield (
-                    f"modules.{name}.settings.{path}: this looks like a secret, which has no place in this file: write "
-                    "env:NAME, file:PATH, or ask to be asked for it."
-                )
+        yield from _secrets(module.settings, f"modules.{name}.settings")
         if module.settings and module.version is None and name not in ("global", "deckhouse", "user-authn"):
             yield f"modules.{name}.version is missing: Deckhouse takes settings only with the version of their schema."
+
+
+def _secrets(settings: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Secrets that are written into settings of a module."""
+    for path, value in secret_settings(settings):
+        if not is_secret_reference(value):
+            yield (
+                f"{where}.{path}: this looks like a secret, which has no place in this file: write env:NAME, "
+                "file:PATH, or ask to be asked for it."
+            )
 
 
 def _needed(cluster: ClusterDescription) -> dict[str, str]:
@@ -138,15 +147,15 @@ def _groups(cluster: ClusterDescription) -> Iterator[str]:
 def _labels(group: NodeGroup) -> Iterator[str]:
     """What the API server would refuse, and with it the group."""
     for key, value in group.labels.items():
-        if not _LABEL_KEY.fullmatch(key):
+        if not is_label_key(key):
             yield f"nodeGroups {group.name}: labels: {key!r} is no name of a label: write one such as workload."
-        if not _LABEL_VALUE.fullmatch(value):
+        if not is_label_value(value):
             yield (
                 f"nodeGroups {group.name}: labels {key}: {value!r} is no value of a label: letters, digits, dashes, "
                 "underscores and dots, at most 63."
             )
     for taint in group.taints:
-        if taint.value and not _LABEL_VALUE.fullmatch(taint.value):
+        if taint.value and not is_label_value(taint.value):
             yield (
                 f"nodeGroups {group.name}: taint {taint.key}: {taint.value!r} is no value of a taint: letters, digits, "
                 "dashes, underscores and dots, at most 63."
@@ -166,6 +175,9 @@ def _gpu(cluster: ClusterDescription, group: NodeGroup, gpu: GPUNodes, where: st
         )
     if gpu.setup == "Native" and cluster.deckhouse.edition != "EE":
         yield f"{where}.setup: Native needs edition EE, and this is {cluster.deckhouse.edition}: use Scripts."
+    yield from _without_effect(gpu, where)
+    if gpu.driver_stream and PACKAGE_MANAGERS.get(group.bundle) == "apt":
+        yield f"{where}.driverStream: packages of {group.bundle} are in no streams: remove it."
     native = gpu.native
     if native is None:
         return
@@ -175,6 +187,17 @@ def _gpu(cluster: ClusterDescription, group: NodeGroup, gpu: GPUNodes, where: st
         yield f"{where}.native: partitionCount belongs to sharing: TimeSlicing, and that needs it."
     if native.sharing != "MIG" and (native.parted_config or native.custom_configs):
         yield f"{where}.native: partedConfig and customConfigs belong to sharing: MIG."
+
+
+def _without_effect(gpu: GPUNodes, where: str) -> Iterator[str]:
+    """What is left out because nobody is there to carry it out."""
+    ours = {"Scripts": (), "Native": ("default_runtime",), "None": ("default_runtime", *_OF_PACKAGES)}[gpu.setup]
+    for field in msgspec.structs.fields(GPUNodes):
+        if field.name in ours and getattr(gpu, field.name) != field.default:
+            yield (
+                f"{where}.{field.encode_name} has an effect with our scripts only, and this is setup: {gpu.setup}: "
+                "remove it, or change setup."
+            )
 
 
 def _storage(cluster: ClusterDescription) -> Iterator[str]:
@@ -232,19 +255,21 @@ def _announced(cluster: ClusterDescription) -> Iterator[str]:
                 yield f"ingress {name}: {span} overlaps {earlier} of {other}: an address can be announced once only."
 
 
-def _pools(cluster: ClusterDescription) -> Iterator[str]:
+def _gpu_control_plane(cluster: ClusterDescription) -> Iterator[str]:
     ours = cluster.gpu_control_plane
     if ours is None:
         return
-    groups = {group.name: group for group in cluster.node_groups}
+    yield from _secrets(ours.settings, "gpuControlPlane.settings")
     for name, number in Counter(pool.name for pool in ours.pools).items():
         if number > 1:
             yield f"gpuControlPlane.pools: {number} pools are called {name}: rename one."
     for pool in ours.pools:
-        yield from _pool(pool, groups, f"gpuControlPlane.pools {pool.name}")
+        yield from _pool(cluster, ours, pool, f"gpuControlPlane.pools {pool.name}")
 
 
-def _pool(pool: Pool, groups: Mapping[str, NodeGroup], where: str) -> Iterator[str]:
+def _pool(cluster: ClusterDescription, ours: GPUControlPlane, pool: Pool, where: str) -> Iterator[str]:
+    groups = {group.name: group for group in cluster.node_groups}
+    managed = managed_nodes(ours)
     for name in pool.node_groups:
         group = groups.get(name)
         if group is None:
@@ -255,6 +280,11 @@ def _pool(pool: Pool, groups: Mapping[str, NodeGroup], where: str) -> Iterator[s
             yield (
                 f"{where}: the cards of {name} are handed out by Deckhouse (setup: Native), and a pool would hand them "
                 "out a second time: use setup: Scripts, or leave the group out."
+            )
+        elif not managed.include(labels := node_labels(cluster, group)):
+            yield (
+                f"{where}: nobody looks after the cards of {name}, since its label {managed.label} is "
+                f"{labels[managed.label]!r}: remove the label, or leave the group out."
             )
     if (pool.mode == "MIG") != (pool.mig_profile is not None):
         yield f"{where}: mode MIG needs migProfile, and no other mode may have it."

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from cryptography import x509
@@ -19,6 +19,7 @@ from cryptography import x509
 from gpu_control_plane.deckhouse.certificates import check_key
 from gpu_control_plane.deckhouse.description import SecretReference
 from gpu_control_plane.deckhouse.errors import BadSecret
+from gpu_control_plane.deckhouse.kinds.secret_settings import secret_settings
 
 _BCRYPT_HASH = re.compile(r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$")
 _BCRYPT_BYTES = 72
@@ -96,11 +97,6 @@ def plain(name: str) -> SecretForm:
     return SecretForm(name, "", _one_line)
 
 
-def setting(name: str) -> SecretForm:
-    """A setting of a module, as it is, on as many lines as it has."""
-    return SecretForm(name, "", lambda text: text.strip("\r\n"))
-
-
 def base64_text(name: str) -> SecretForm:
     return SecretForm(name, "in Base64", lambda text: _base64(_one_line(text)))
 
@@ -139,6 +135,23 @@ def licence_login(registry: str, encoding: str) -> SecretForm:
     return SecretForm("licence key", "as a login of the registry in Base64", encode)
 
 
+def with_secrets(settings: dict[str, Any], module: str, secret: SecretText) -> dict[str, Any]:
+    """The settings with secrets in the place of what says where they come from."""
+    places = {path: SecretReference(value) for path, value in secret_settings(settings)}
+
+    def put(value: Any, path: str) -> Any:
+        if path in places:
+            return secret(places[path], _setting(f"{path} of {module}"))
+        if isinstance(value, dict):
+            return {name: put(each, f"{path}.{name}" if path else name) for name, each in value.items()}
+        return (
+            [put(each, f"{path}[{number}]") for number, each in enumerate(value)] if isinstance(value, list) else value
+        )
+
+    made: dict[str, Any] = put(settings, "")
+    return made
+
+
 def is_bcrypt_hash(text: str) -> bool:
     """Whether it is a bcrypt hash, as it is or in Base64."""
     if _BCRYPT_HASH.match(text):
@@ -147,6 +160,11 @@ def is_bcrypt_hash(text: str) -> bool:
         return bool(_BCRYPT_HASH.match(base64.b64decode(text, validate=True).decode().strip()))
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return False
+
+
+def _setting(name: str) -> SecretForm:
+    """A setting of a module, as it is, on as many lines as it has."""
+    return SecretForm(name, "", lambda text: text.strip("\r\n"))
 
 
 def _decoded_licence(text: str) -> str:

@@ -53,12 +53,3 @@ def stack_values(given: Mapping[str, Any], file: str) -> Stack:
             if not (note.key in _SERVED_BY_NFD or note.key.startswith(f"{_NFD}."))
         ),
     )
-
-
-def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> Tree:
-    """Two sets of values as Helm merges them: maps are merged, everything else is replaced."""
-    made = dict(below)
-    for name, value in above.items():
-        held = made.get(name)
-        made[name] = overlaid(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
-    return made

@@ -10,18 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
+from gpu_control_plane.api.shapes import wire_name
 from gpu_control_plane.gitops.refusals import RefusedKey
 from gpu_control_plane.operator.migration.mapping import KeyMapping, MappingRow
 from gpu_control_plane.operator.migration.values import KeyNote
-from gpu_control_plane.ray.options_from import DOMAIN, SWITCHES
+from gpu_control_plane.ray.options import BatchScheduler
+from gpu_control_plane.ray.options_from import DOMAIN, DURATIONS, SWITCHES
 
 type Tree = dict[str, Any]
 
-SCHEDULERS: Final = ("volcano", "yunikorn", "scheduler-plugins", "kai-scheduler")
-TIMINGS: Final[Mapping[str, str]] = {
-    "RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS": "jobEndGrace",
-    "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS": "jobStatusCheckTimeout",
-}
+SCHEDULERS: Final = tuple(each.value for each in BatchScheduler if each is not BatchScheduler.NONE)
+TIMINGS: Final[Mapping[str, str]] = {name: wire_name(field) for name, field in DURATIONS.items()}
 """Variables that are seconds, and the waiting time that each becomes."""
 USELESS: Final[Mapping[str, str]] = {
     "ENABLE_WEBHOOKS": "`webhook.enabled` says whether there are webhooks; without them conditions say the same.",
@@ -137,7 +136,8 @@ def translate(given: Mapping[str, Any]) -> Translation:
     for key, value in _leaves(given, ""):
         notes += _placed(made, key, value)
     notes += _contradictions(given)
-    if given.get("configuration") and not given["configuration"].get("enabled"):
+    configuration = given.get("configuration")
+    if isinstance(configuration, Mapping) and not configuration.get("enabled"):
         made["ray"].pop("configuration", None)
     return Translation(made, tuple(sorted(notes, key=lambda note: (note.mapping, note.key))))
 

@@ -8,9 +8,10 @@ import yaml
 
 from gpu_control_plane.gitops import applications
 from gpu_control_plane.gitops.applications import Manifest, Source
-from gpu_control_plane.gitops.gpu_operator import Stack, overlaid, stack_values
+from gpu_control_plane.gitops.gpu_operator import Stack, stack_values
 from gpu_control_plane.gitops.kuberay import refused_by_kuberay, refused_keys, translate
 from gpu_control_plane.gitops.refusals import Refused, RefusedKey
+from gpu_control_plane.kube.written_yaml import overlaid
 
 _HEADER: Final = "# Written by `kubectl gpu gitops render`. Change the values it was made from, and run it again.\n"
 

@@ -5,7 +5,7 @@ stand for more than any memory holds: both are refused, with the line.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import yaml
@@ -50,6 +50,15 @@ def read_one(content: str | bytes) -> Any:
     if len(documents) > 1:
         raise BadYAML(f"There are {len(documents)} documents, and one is expected: remove the lines with ---.")
     return documents[0] if documents else None
+
+
+def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """What two files say together, as Helm reads them: maps are merged, everything else is replaced."""
+    made = dict(below)
+    for name, value in above.items():
+        held = made.get(name)
+        made[name] = overlaid(held, value) if isinstance(held, Mapping) and isinstance(value, Mapping) else value
+    return made
 
 
 def _check_levels(text: str, kind: Any) -> None:

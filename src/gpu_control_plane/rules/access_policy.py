@@ -60,8 +60,9 @@ def access_policies(namespace: str) -> list[Manifest]:
                 validation(
                     f"variables.refused.all(name, {_may_use(_ACCOUNT_CHECK)} || {_may_use(_REQUESTER_CHECK)})",
                     f"""'The pod asks for ' + {_REFUSED} + ' neither the namespace ' + request.namespace"""
-                    """ + ', nor the service account ' + variables.account"""
-                    """ + ', nor ' + variables.shownUser + ', who creates the pod.' + """
+                    f""" + ({_BY_CONTROLLER} ? {_NOR_ACCOUNT}"""
+                    """ : ', nor the service account ' + variables.account"""
+                    """ + ', nor ' + variables.shownUser + ', who creates the pod.') + """
                     f"{_WAY_IN}",
                 ),
             ],
@@ -78,9 +79,7 @@ def access_policies(namespace: str) -> list[Manifest]:
                 validation(
                     f"variables.refused.all(name, {_may_use(_ACCOUNT_CHECK)})",
                     f"""'Its pods would be refused: they ask for ' + {_REFUSED} + ' neither the namespace '"""
-                    """ + request.namespace + ' nor the service account ' + variables.account"""
-                    """ + '. Users and groups do not count here, since a controller creates the pods.' + """
-                    f"{_WAY_IN}",
+                    f""" + request.namespace + {_NOR_ACCOUNT} + {_WAY_IN}""",
                 ),
             ],
             paramKind=_INDEX_KIND,
@@ -178,6 +177,15 @@ _ADMITS_POD: Final = (
 """Over the lines of an entry: for CEL's accounts, looking in a list costs its length, but in a text its size times that
 of what is looked for, and the longest lists would not be affordable."""
 
+_ACCOUNTS: Final = "system:serviceaccount:"
+_BY_CONTROLLER: Final = (
+    f"variables.user.startsWith('{_ACCOUNTS}') && !variables.user.startsWith('{_ACCOUNTS}' + request.namespace + ':')"
+)
+"""An account of another namespace creates pods for others. To name it would let in whoever has it create some."""
+_NOR_ACCOUNT: Final = (
+    "' nor the service account ' + variables.account"
+    " + '. Users and groups do not count here, since a controller creates the pods.'"
+)
 _REFUSED: Final = (
     "variables.refused.join(' and ') + (variables.refused.size() == 1 ? ', and the GPU pool '"
     f" + {_pool_of('variables.refused[0]')} : ', and at least one of these GPU pools') + ' admits'"

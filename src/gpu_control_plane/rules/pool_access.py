@@ -5,7 +5,8 @@ is the same decision for everything that explains it. The RBAC verb `use`, which
 server alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,11 @@ from gpu_control_plane.api.access import Access
 from gpu_control_plane.api.gpupool import GPUPool
 
 SERVICE_ACCOUNT_DEFAULT = "default"
+_KUBERNETES: Final = "kube-system"
+_CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+_ACCOUNT: Final = "system:serviceaccount"
+_ACCOUNTS: Final = "system:serviceaccounts"
+"""The group of all service accounts."""
 
 
 class PodCreation(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +45,21 @@ def admits(access: Access | None, creation: PodCreation) -> bool:
         or creation.user in access.users
         or any(group in access.groups for group in creation.groups)
     )
+
+
+def admitted_controllers(access: Access | None, own_namespace: str) -> tuple[str, ...]:
+    """Users and groups in `spec.access` in whose name controllers, those of Kubernetes or ours in `own_namespace`,
+    create pods for every namespace: through them, everybody's pods are let in."""
+    if access is None:
+        return ()
+    places = (_KUBERNETES, own_namespace)
+    users = (user for user in access.users if user == _CONTROLLER_MANAGER or _is_controller(user, places))
+    groups = {_ACCOUNTS, *(f"{_ACCOUNTS}:{place}" for place in places)}
+    return (*users, *(group for group in access.groups if group in groups))
+
+
+def _is_controller(user: str, places: Iterable[str]) -> bool:
+    return user.endswith("-controller") and user.startswith(tuple(f"{_ACCOUNT}:{place}:" for place in places))
 
 
 def admits_nobody(pool: GPUPool) -> bool:

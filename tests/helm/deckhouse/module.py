@@ -11,6 +11,7 @@ import yaml
 from release.module import IMAGES, MODULE, module_files, unpack_module
 
 from gpu_control_plane import __version__
+from gpu_control_plane.kube.written_yaml import overlaid
 from helm.chart import Helm, Objects
 
 LIBRARY: Final = Path(__file__).parent / "lib_helm"
@@ -55,7 +56,12 @@ EVERY_PROGRAM: Final[dict[str, Any]] = {
 SETTING_SETS: Final[dict[str, Settings]] = {
     "default": {},
     "nvidias-programs": {
-        "bootstrap": {**EVERY_PROGRAM, "migStrategy": "Single", "runtimeClassName": "nvidia"},
+        "bootstrap": {
+            **EVERY_PROGRAM,
+            "migStrategy": "Single",
+            "gfd": {"enabled": True, "config": "gfd-configurations"},
+            "dcgmExporter": {"enabled": True, "serviceMonitor": {"labels": {"team": "gpu"}}},
+        },
         "highAvailability": True,
     },
     "exporter-alone": {"bootstrap": {"dcgmExporter": {"enabled": True}}},
@@ -121,14 +127,6 @@ def defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
         for name, each in schema["properties"].items()
         if "default" in each
     }
-
-
-def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    both = dict(below)
-    for key, value in above.items():
-        deeper = isinstance(value, Mapping) and isinstance(both.get(key), Mapping)
-        both[key] = overlaid(both[key], value) if deeper else value
-    return both
 
 
 def leaves(schema: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

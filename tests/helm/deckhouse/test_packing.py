@@ -244,3 +244,12 @@ def test_upstream_is_pinned_and_patched_by_the_rules(werf: dict[str, dict[str, A
         assert f"/images/{folder.parent.name}/patches" in text
         sections = re.findall(r"(?m)^## (\d{3}-[a-z0-9-]+\.patch)$", (folder / "README.md").read_text())
         assert sorted(path.name for path in folder.glob("*.patch")) == sections
+
+
+def test_dcgm_has_its_library_for_profiling(werf: dict[str, dict[str, Any]]) -> None:
+    """NVIDIA publishes it in a package of its own; without it there is not one DCGM_FI_PROF_*."""
+    fetched = " ".join(werf["dcgm-src-artifact"]["shell"]["install"])
+    [parts] = re.findall("for part in ([^;]+);", fetched)
+    assert {"core", "proprietary"} <= set(parts.split())
+    exporter = werf["dcgm-exporter-build-artifact"]["import"]
+    assert "dcgm-build-artifact" in {each["image"] for each in exporter}

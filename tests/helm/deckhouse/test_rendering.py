@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from release.module import CHART, MODULE
+from release.source import PROJECT
 
 from gpu_control_plane.local.errors import BuildFailed
 from helm.chart import NAMESPACE, Helm, Manifest, Refused, command_of, container
@@ -144,6 +145,47 @@ def test_programs_for_cards_go_where_the_agent_goes(module: Module) -> None:
         assert spec["securityContext"] == {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0}
 
 
+@pytest.mark.parametrize("program", EVERY_PROGRAM)
+def test_nvidias_programs_run_with_nvidias_runtime_which_no_node_has_by_default(module: Module, program: str) -> None:
+    """Bring-up gives nodes the runtime under this name (containerd-v1.sh, containerd-v2.sh)."""
+    objects = module.objects({"bootstrap": {program: {"enabled": True}}})
+    [runtime_class] = objects.of("RuntimeClass")
+    assert runtime_class["handler"] == "nvidia"
+    for component, pod in objects.pods():
+        assert (component in ON_GPU_NODES[1:]) == (
+            pod["spec"].get("runtimeClassName") == runtime_class["metadata"]["name"]
+        )
+    scripts = PROJECT / "src/gpu_control_plane/deckhouse/scripts"
+    for script in scripts.glob("containerd-v*.sh"):
+        assert f".containerd.runtimes.{runtime_class['handler']}]" in script.read_text()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"bootstrap": {"gfd": {"enabled": True}, "runtimeClass": {"create": False}}},
+        {"bootstrap": {"gfd": {"enabled": True}, "runtimeClassName": "own"}},
+        {"bootstrap": {"gfd": {"enabled": True}}, "operator": {"enabled": True}},
+    ],
+    ids=["unneeded", "switched-off", "another", "brought-by-a-ClusterPolicy"],
+)
+def test_a_runtime_class_of_somebody_else_is_left_alone(module: Module, settings: Settings) -> None:
+    assert not module.objects(settings).of("RuntimeClass")
+
+
+@pytest.mark.parametrize("engine", [True, False])
+def test_every_program_that_needs_cards_is_one_that_nvidias_runtime_heeds(module: Module, engine: bool) -> None:
+    """Bring-up has it heed those with SYS_ADMIN only (install-driver-finish.sh). The exporter ends without NVML."""
+    objects = module.objects({"bootstrap": {**EVERY_PROGRAM, "dcgm": {"enabled": engine}}})
+    for component, pod in objects.pods():
+        for each in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]:
+            if any(variable["name"] == "NVIDIA_VISIBLE_DEVICES" for variable in each.get("env", [])):
+                context = each["securityContext"]
+                added = context.get("capabilities", {}).get("add", [])
+                assert context.get("privileged") or "SYS_ADMIN" in added, component
+
+
 def test_placement_is_asked_for_never_said() -> None:
     """By gpuControlPlane.managedNode*, so that no DaemonSet has taints of its own."""
     for path in [*CHART.glob("templates/agent/*"), *CHART.glob("templates/bootstrap/*")]:
@@ -227,6 +269,25 @@ def test_deckhouses_prometheus_finds_our_monitors(module: Module) -> None:
     for each in monitors:
         assert each["metadata"]["labels"]["prometheus"] == "main"
         assert each["spec"]["namespaceSelector"] == {"matchNames": [NAMESPACE]}
+
+
+def test_the_exporters_monitor_has_labels_and_annotations_of_ones_own(module: Module) -> None:
+    own = {"labels": {"team": "gpu"}, "annotations": {"example.com/note": "cards"}}
+    settings = {"bootstrap": {"dcgmExporter": {"enabled": True, "serviceMonitor": own}}}
+    metadata = module.objects(settings).one("ServiceMonitor", "gpu-control-plane-dcgm-exporter")["metadata"]
+    assert metadata["labels"].items() >= {"team": "gpu", "prometheus": "main"}.items()
+    assert metadata["annotations"].items() >= own["annotations"].items()
+    assert not module.objects(settings | {"monitoring": {"serviceMonitor": False}}).of("ServiceMonitor", "PodMonitor")
+
+
+def test_nodes_choose_their_configuration_of_feature_discovery(module: Module) -> None:
+    chosen = {"gfd": {"enabled": True, "config": "configurations", "defaultConfig": "mixed"}}
+    spec = module.objects({"bootstrap": chosen}).pod("gpu-feature-discovery")["spec"]
+    assert {"name": "available-configs", "configMap": {"name": "configurations"}} in spec["volumes"]
+    managers = [*spec["initContainers"], *(each for each in spec["containers"] if each["name"] == "config-manager")]
+    assert len(managers) == 2
+    for each in managers:
+        assert {"name": "DEFAULT_CONFIG", "value": "mixed"} in each["env"]
 
 
 def test_the_console_is_behind_deckhouses_sign_in(module: Module) -> None:

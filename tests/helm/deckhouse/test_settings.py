@@ -8,22 +8,24 @@ import yaml
 from release.module import CHART, MODULE
 
 from gpu_control_plane.deckhouse.module_settings import wrong_settings
+from gpu_control_plane.kube.written_yaml import overlaid
 from helm.chart import Refused
-from helm.deckhouse.module import SETTINGS_SCHEMA, Module, at, defaults, leaves, overlaid
+from helm.deckhouse.module import SETTINGS_SCHEMA, Module, at, defaults, leaves
 
 LEAVES = dict(leaves(SETTINGS_SCHEMA))
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 OTHER_DEFAULTS = {
     ("bootstrap", "migStrategy"): "Deckhouse writes choices in camel case",
-    ("bootstrap", "runtimeClassName"): "its nodes have NVIDIA's runtime as the default one",
     ("discovery", "enabled"): "Node Feature Discovery is not a part of every edition",
     ("operator", "enabled"): "NodeGroups bring drivers",
     ("logLevel",): "Deckhouse writes choices in camel case",
 }
 BASES: dict[tuple[str, ...], dict[str, Any]] = {
+    ("bootstrap", "gfd", "defaultConfig"): {"bootstrap": {"gfd": {"enabled": True, "config": "gfd"}}},
     **{("bootstrap", name): {"bootstrap": {name: {"enabled": True}}} for name in ("gfd", "dcgm", "dcgmExporter")},
     ("bootstrap", "migStrategy"): {"bootstrap": {"gfd": {"enabled": True}}},
     ("bootstrap", "runtimeClassName"): {"bootstrap": {"gfd": {"enabled": True}}},
+    ("bootstrap", "runtimeClass"): {"bootstrap": {"gfd": {"enabled": True}}},
     ("agent", "burnIn", "seconds"): {"agent": {"burnIn": {"enabled": True}}},
     ("ray",): {"ray": {"enabled": True}},
     ("console", "allowedUserGroups"): {"console": {"enabled": True}},
@@ -91,6 +93,8 @@ def test_defaults_are_what_deckhouse_would_fill_in() -> None:
         "hostSysPath": "/sys",
         "failOnInitError": True,
         "nodeFeatureAPI": False,
+        "config": "",
+        "defaultConfig": "",
     }
 
 

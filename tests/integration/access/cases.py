@@ -8,6 +8,7 @@ from integration.access.env import Manifest, container, pod, pool
 
 OURS = "gpu.deckhouse.io"
 TRAINING = f"{OURS}/training"
+_ONLY_THE_POD_COUNTS = "Users and groups do not count here, since a controller creates the pods."
 
 POOLS = [
     pool("training", access={"namespaces": ["research"]}),
@@ -66,6 +67,20 @@ def _refused(
         f"The pod asks for {resource or f'{OURS}/{name}'}, and the GPU pool {name} admits neither the namespace "
         f"{where}, nor the service account {account}, nor {who}, who creates the pod. An administrator can "
         f"name one of them in spec.access of the GPUPool {name}, or grant the RBAC verb use on it."
+    )
+
+
+def _refused_to_controller(name: str, *, where: str = "plain", account: str = "default") -> str:
+    return (
+        f"The pod asks for {OURS}/{name}, and the GPU pool {name} admits neither the namespace {where} nor the service "
+        f"account {account}. {_ONLY_THE_POD_COUNTS}{_way_in(name)}"
+    )
+
+
+def _way_in(name: str) -> str:
+    return (
+        f" An administrator can name one of them in spec.access of the GPUPool {name}, or grant the RBAC verb use on "
+        "it."
     )
 
 
@@ -160,7 +175,28 @@ ACCESS = [
         body=pod(f"{OURS}/people"),
         where="plain",
         who="system:serviceaccount:kube-system:replicaset-controller",
-        says=_refused("people", who="system:serviceaccount:kube-system:replicaset-controller"),
+        says=_refused_to_controller("people"),
+    ),
+    Case(
+        what="the operator of Ray creates for somebody",
+        body=pod(TRAINING, serviceAccountName="trainer"),
+        where="plain",
+        who="system:serviceaccount:d8-gpu-operator:gpu-control-plane-controller",
+        says=_refused_to_controller("training", account="trainer"),
+    ),
+    Case(
+        what="an account of a namespace whose name only begins alike",
+        body=pod(TRAINING),
+        where="plain",
+        who="system:serviceaccount:plain-2:builder",
+        says=_refused_to_controller("training"),
+    ),
+    Case(
+        what="an account of the same namespace is somebody who may be named",
+        body=pod(TRAINING),
+        where="plain",
+        who="system:serviceaccount:plain:builder",
+        says=_refused("training", who="system:serviceaccount:plain:builder"),
     ),
     Case(
         what="a controller creates in a namespace that may",
@@ -306,9 +342,7 @@ def _path(kind: str) -> str:
 def _warned(name: str, where: str) -> str:
     return (
         f"Its pods would be refused: they ask for {OURS}/{name}, and the GPU pool {name} admits neither the namespace "
-        f"{where} nor the service account default. Users and groups do not count here, since a controller creates the "
-        f"pods. An administrator can name one of them in spec.access of the GPUPool {name}, or grant the RBAC verb use "
-        "on it."
+        f"{where} nor the service account default. {_ONLY_THE_POD_COUNTS}{_way_in(name)}"
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fault_proxy import Request
+from fault_proxy import Fault, Request
 from gpu_control_plane.api.ray.service import ServiceCondition
 from gpu_control_plane.installation.crds import install
 from gpu_control_plane.kube import Client
@@ -160,7 +160,8 @@ async def test_an_operator_that_starts_anew_writes_nothing_and_tells_ray_nothing
 
 async def test_a_full_pool_is_handed_over_worker_by_worker(env: ServiceEnv) -> None:
     await env.add_pool(3)
-    await env.create(env.group(3, gpus=1))
+    # Only workers answer: a head would for all of them.
+    await env.create(env.group(3, gpus=1), excludeHeadPodFromServeSvc=True)
     old = await env.settled(replicas=3)
     await env.upgrade(env.group(3, gpus=1, image="ray:2"), image="ray:2")
     most, answered = 0, True
@@ -332,3 +333,23 @@ async def test_ended_at_every_write_of_an_upgrade_it_goes_on_rightly(env: Servic
     await until_async(look_again, within=60)
     assert len(seen) == 2
     assert killer.kills >= 20
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "reason"),
+    [
+        ("PATCH", "/pods/", "FailedToUpdateHeadPodServeLabel"),
+        ("DELETE", "/rayclusters/", "FailedToDeleteRayCluster"),
+    ],
+)
+async def test_a_write_that_is_refused_is_told(env: ServiceEnv, method: str, part: str, reason: str) -> None:
+    env.proxy.plant(Fault(when=lambda r: r.method == method and part in r.path, times=1, status=403))
+    await env.create(env.group(1))
+    await env.settled()
+    await env.upgrade(env.group(1, image="ray:2"), image="ray:2")
+    await env.settled("ray:2")
+
+    async def told() -> bool:
+        return "a planted fault" in (await env.events()).get(reason, "")
+
+    await until_async(told, within=10)

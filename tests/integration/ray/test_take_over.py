@@ -61,8 +61,8 @@ async def test_no_pod_of_ray_goes_when_our_operator_takes_over(
 
     found = await read_ray(client, OURS)
     planned = plan_ray_migration(found)
-    (fate,) = [each for each in planned.fates if each.namespace == ray.namespace]
-    assert (fate.what, fate.harm) == ("it goes on as it is; its head is noted to be of this operator", False)
+    (change,) = [each for each in planned.objects if each.namespace == ray.namespace]
+    assert (change.outcome, change.harmful) == ("it goes on as it is; its head is noted to be of this operator", False)
     assert planned.operators == (f"{PLACE}/gpu-operator",)
     assert planned.holder is not None
 

@@ -12,6 +12,7 @@ from gpu_control_plane.actions.ray_migration.installation import (
     RayInstallation,
     RaySettings,
     kuberay_settings,
+    our_release,
 )
 from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan, plan_ray_migration
 from gpu_control_plane.actions.ray_migration.verify import compare
@@ -46,7 +47,7 @@ def test_what_runs_goes_on() -> None:
     running = job(spec={"rayClusterSpec": msgspec.to_builtins(cluster().spec)}, rayClusterName="eval")
     made = planned(deployment(), clusters=(cluster(),), pods=(head(),), jobs=(running,), services=(service(),))
     assert made.problems == ()
-    assert [(each.kind, each.pods, each.what) for each in made.fates] == [
+    assert [(each.kind, each.pods, each.outcome) for each in made.objects] == [
         ("RayCluster", 1, "it goes on as it is"),
         ("RayJob", 0, "it goes on as it is"),
         ("RayService", 0, "it goes on as it is; its clusters are noted to be of this operator"),
@@ -66,8 +67,8 @@ def test_a_job_that_would_not_go_on_is_in_the_way() -> None:
 def test_pods_of_a_group_that_is_gone_are_named_before_they_would_be_deleted() -> None:
     """KubeRay's operator leaves them alone for ever."""
     made = planned(deployment(), clusters=(cluster(),), pods=(head(), worker(node="node-a")))
-    (fate,) = made.fates
-    assert fate.harm
+    (change,) = made.objects
+    assert change.harmful
     assert made.problems == (
         f"RayCluster {NAMESPACE}/eval: 1 pod would be deleted: its group is not in the spec any more.",
     )
@@ -75,18 +76,18 @@ def test_pods_of_a_group_that_is_gone_are_named_before_they_would_be_deleted() -
 
 def test_pods_that_only_look_like_its_own_do_not_count() -> None:
     made = planned(deployment(), clusters=(cluster(),), pods=(head("other"),))
-    assert made.fates[0].pods == 0
+    assert made.objects[0].pods == 0
 
 
 def test_a_job_that_has_ended_stays_as_it_is() -> None:
     made = planned(deployment(), jobs=(job(jobDeploymentStatus="Complete"),))
-    assert made.fates[0].what == "it has ended"
+    assert made.objects[0].outcome == "it has ended"
 
 
 def test_what_is_multikueues_is_left_alone() -> None:
     multikueue = {"managedBy": "kueue.x-k8s.io/multikueue"}
     made = planned(deployment(), jobs=(job(spec=multikueue),), services=(service(spec=multikueue),))
-    assert {each.what for each in made.fates} == {"it is MultiKueue's, and is left alone"}
+    assert {each.outcome for each in made.objects} == {"it is MultiKueue's, and is left alone"}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +139,47 @@ def test_settings_that_differ_are_to_be_made_alike_first() -> None:
         batch_scheduler="volcano", use_kubernetes_proxy=True, switches={"ENABLE_PROBES_INJECTION": "false"}
     )
     assert planned(theirs, release=OurRelease(settings=alike)).todo == ()
+
+
+def test_another_domain_of_services_is_in_the_way() -> None:
+    """New workers would not reach their heads, and the dashboards of running RayJobs would not be found."""
+    theirs = deployment(env={"CLUSTER_DOMAIN": "corp.example"})
+    made = planned(theirs)
+    assert [each.endswith("Set ray.env.CLUSTER_DOMAIN=corp.example (helm upgrade).") for each in made.problems] == [
+        True
+    ]
+    alike = OurRelease(settings=RaySettings(cluster_domain="corp.example"))
+    assert planned(theirs, release=alike).problems == ()
+    assert "corp.example" in planned(deployment(), release=alike).problems[0]
+    assert planned(deployment(env={"CLUSTER_DOMAIN": "cluster.local."})).problems == ()
+
+
+def test_waiting_times_that_differ_are_to_be_made_alike_first() -> None:
+    theirs = deployment(
+        env={
+            "RAYJOB_DEPLOYMENT_STATUS_TRANSITION_GRACE_PERIOD_SECONDS": "90",
+            "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS": "300",
+        }
+    )
+    assert planned(theirs).todo == ("Set controller.timings.ray.jobEndGrace=1m30s: KubeRay's operator has it so.",)
+    alike = RaySettings(waits={"jobEndGrace": timedelta(seconds=90)})
+    assert planned(theirs, release=OurRelease(settings=alike)).todo == ()
+    assert planned(deployment(env={"RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS": "5m"})).todo == (), (
+        "KubeRay takes its default"
+    )
+
+
+def test_our_own_settings_are_read_from_our_deployment() -> None:
+    ours = deployment(
+        "--timing=pools.statusInterval=2s",
+        "--timing=ray.jobEndGrace=2m",
+        "--timing=ray.nodeLost=1m",
+        env={"CLUSTER_DOMAIN": "corp.example", "RAYJOB_STATUS_CHECK_TIMEOUT_SECONDS": "90"},
+    )
+    assert our_release(ours, "d8-gpu-operator").settings == RaySettings(
+        cluster_domain="corp.example",
+        waits={"jobEndGrace": timedelta(minutes=2), "jobStatusCheckTimeout": timedelta(seconds=90)},
+    )
 
 
 @pytest.mark.parametrize("given", ["--enable-batch-scheduler", "--enable-batch-scheduler=true"])
@@ -204,13 +246,13 @@ def cron_job(**spec: Any) -> RayCronJob:
 def test_what_the_clock_has_missed_is_said() -> None:
     """KubeRay looks after RayCronJobs behind a gate that is off: those that are there have never run."""
     made = planned(deployment(), cron_jobs=(cron_job(),))
-    assert [each.what for each in made.fates] == [
+    assert [each.outcome for each in made.objects] == [
         "a RayJob would be made at once, for 2026-03-02 02:00 UTC, which was missed"
     ]
     held = planned(deployment(), cron_jobs=(cron_job(suspend=True),))
-    assert [each.what for each in held.fates] == ["it stays suspended"]
+    assert [each.outcome for each in held.objects] == ["it stays suspended"]
     wrong = planned(deployment(), cron_jobs=(cron_job(schedule="at noon"),))
-    assert wrong.fates[0].what.startswith("it makes no more RayJobs: ")
+    assert wrong.objects[0].outcome.startswith("it makes no more RayJobs: ")
 
 
 def test_rayjobs_that_history_limits_would_delete_are_counted() -> None:
@@ -221,10 +263,10 @@ def test_rayjobs_that_history_limits_would_delete_are_counted() -> None:
         for each in ended
     ]
     kept = planned(deployment(), cron_jobs=(cron_job(suspend=True),), jobs=tuple(ended))
-    assert kept.fates[-1].what == "it stays suspended"
+    assert kept.objects[-1].outcome == "it stays suspended"
     limited = cron_job(suspend=True, successfulJobsHistoryLimit=3)
     made = planned(deployment(), cron_jobs=(limited,), jobs=tuple(ended))
-    assert made.fates[-1].what == "2 RayJobs that are over would be deleted, by its history limits"
+    assert made.objects[-1].outcome == "2 RayJobs that are over would be deleted, by its history limits"
 
 
 def test_a_pod_that_was_restarted_is_named() -> None:

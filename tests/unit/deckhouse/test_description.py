@@ -41,6 +41,11 @@ WRONG_SHAPES: list[tuple[dict[str, Any], str]] = [
     ({"storage.ceph.monitors": ["192.168.3.300:6789"]}, "storage.ceph.monitors[0]: this should be address and port"),
     ({"deckhouse.registry": "https://registry.example.com"}, "deckhouse.registry: this should be a host"),
     ({"deckhouse.registry": "a; rm -rf /"}, "deckhouse.registry: this should be a host"),
+    (
+        {"gpuControlPlane.source.repo": "https://registry.example.com/modules"},
+        "gpuControlPlane.source.repo: this should",
+    ),
+    ({"gpuControlPlane.source.repo": "registry.example.com/my modules"}, "gpuControlPlane.source.repo: this should be"),
     ({"ssh.user": "root; id"}, "ssh.user: this should be the name of an account"),
 ]
 
@@ -80,6 +85,19 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
         "access.users: 2 users have the email admin@example.com",
     ),
     ({"nodeGroups.2.gpu.setup": "Native", "deckhouse.edition": "SE"}, "Native needs edition EE, and this is SE"),
+    ({"nodeGroups.2.gpu": {"setup": "None", "driver": "foo"}}, "w-gpu: gpu.driver has an effect with our scripts only"),
+    (
+        {"nodeGroups.2.gpu": {"setup": "None", "packages": ["foo"]}},
+        "w-gpu: gpu.packages has an effect with our scripts",
+    ),
+    ({"nodeGroups.2.gpu": {"setup": "None", "driverStream": "580"}}, "w-gpu: gpu.driverStream has an effect with our"),
+    (
+        {"nodeGroups.2.gpu": {"setup": "None", "toolkitRepository": "https://mirror.example.com/toolkit"}},
+        "w-gpu: gpu.toolkitRepository has an effect with our scripts only, and this is setup: None",
+    ),
+    ({"nodeGroups.2.gpu": {"setup": "None", "defaultRuntime": True}}, "defaultRuntime has an effect with our scripts"),
+    ({"nodeGroups.2.gpu": {"setup": "Native", "defaultRuntime": True}}, "our scripts only, and this is setup: Native"),
+    ({"nodeGroups.2.gpu.driverStream": "580-open"}, "gpu.driverStream: packages of ubuntu-lts are in no streams"),
     ({"nodeGroups.2.gpu.native": {}}, "gpu.native has an effect with setup: Native only"),
     (
         {"nodeGroups.2.gpu": {"setup": "Native", "native": {"sharing": "TimeSlicing"}}},
@@ -113,6 +131,19 @@ BROKEN_RULES: list[tuple[dict[str, Any], str]] = [
     ({"gpuControlPlane.pools.0.nodeGroups": ["w-std"]}, "pools training: node group w-std has no gpu"),
     ({"gpuControlPlane.pools.0.nodeGroups": ["nowhere"]}, "pools training: there is no node group nowhere"),
     ({"nodeGroups.2.gpu": {"setup": "Native"}}, "pools training: the cards of w-gpu are handed out by Deckhouse"),
+    (
+        {"nodeGroups.2.labels": {"gpu.deckhouse.io/enabled": "false"}},
+        "pools training: nobody looks after the cards of w-gpu, since its label gpu.deckhouse.io/enabled is 'false'",
+    ),
+    (
+        {
+            "gpuControlPlane.settings.managedNodes": {"labelKey": "x.io/m", "enabledByDefault": False},
+            "nodeGroups.2.labels": {"x.io/m": "no"},
+        },
+        "pools training: nobody looks after the cards of w-gpu, since its label x.io/m is 'no'",
+    ),
+    ({"gpuControlPlane.settings.managedNodes": []}, "spec.settings.managedNodes: an object is needed here"),
+    ({"gpuControlPlane.settings.managedNodes": {"labelKey": []}}, "managedNodes.labelKey: a string is needed here"),
     ({"gpuControlPlane.pools.0.mode": "MIG"}, "pools training: mode MIG needs migProfile"),
     (
         {"gpuControlPlane.pools.0.mode": "MIG", "gpuControlPlane.pools.0.migProfile": "1g"},

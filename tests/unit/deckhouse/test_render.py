@@ -136,6 +136,40 @@ def test_deckhouse_can_serve_cards_by_itself() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "own", "labels"),
+    [
+        ({}, {}, {"w-gpu": ("gpu.deckhouse.io/enabled", "false"), "w-gpu-3060": None}),
+        ({"labelKey": "x.io/m"}, {}, {"w-gpu": ("x.io/m", "false"), "w-gpu-3060": None}),
+        (
+            {"labelKey": "x.io/m", "enabledByDefault": False},
+            {},
+            {"w-gpu": ("x.io/m", "false"), "w-gpu-3060": ("x.io/m", "true")},
+        ),
+        ({"enabledByDefault": False}, {"setup": "None"}, {"w-gpu-3060": ("gpu.deckhouse.io/enabled", "true")}),
+    ],
+    ids=["usual", "another-label", "opt-in", "opt-in-without-scripts"],
+)
+def test_nodes_say_whose_their_cards_are_as_the_module_is_set(
+    settings: dict[str, Any], own: dict[str, Any], labels: dict[str, tuple[str, str] | None]
+) -> None:
+    """One server for each card, and one at least: `Native` cards are not our agent's, and those of pools are."""
+    made = rendered(
+        {
+            "nodeGroups.2.gpu": {"setup": "Native"},
+            "nodeGroups.3.gpu": own,
+            "gpuControlPlane.settings.managedNodes": settings,
+            "gpuControlPlane.pools": [{"name": "small", "nodeGroups": ["w-gpu-3060"]}],
+        }
+    )
+    described_ones = {"workload", "card"}
+    groups = named(made, "NodeGroup")
+    for name, label in labels.items():
+        given = groups[name]["spec"]["nodeTemplate"]["labels"].items()
+        assert [each for each in given if each[0] not in described_ones] == ([label] if label else []), name
+    assert "labels" not in groups["w-std"]["spec"].get("nodeTemplate", {})
+
+
+@pytest.mark.parametrize(
     ("native", "mig"),
     [
         ({"sharing": "MIG"}, {"partedConfig": "all-1g.5gb"}),

@@ -137,6 +137,15 @@ def test_without_asking_no_secret_is_read(tmp_path: Path) -> None:
     assert "Left out, since they hold secrets: InitConfiguration, SSHCredentials machines" in shown
 
 
+def test_commands_are_shown_once_there_is_what_they_name(described_folder: Path) -> None:
+    out = described_folder / "out"
+    without = render(described_folder, "-o", str(out))
+    assert "--with-secrets writes them to secrets.yml, and says what to type next." in without
+    assert "docker run" not in without
+    complete = render(described_folder, "-o", str(out), "--with-secrets", answers=f"{SUDO}\n{PASSWORD}\n{PASSWORD}\n")
+    assert '-v "$PWD/secrets.yml:/secrets.yml"' in complete
+
+
 def test_printing_shows_where_secrets_come_from() -> None:
     shown = render(FOLDER)
     assert "#   userKey: <key of the Ceph user, from env:CEPH_USER_KEY>" in shown
@@ -231,6 +240,13 @@ MODULE_SECRETS: list[tuple[str, dict[str, Any], str]] = [
     ("console", {"providers": [{"clientSecret": "hidden"}]}, "modules.console.settings.providers[0].clientSecret"),
     ("console", {"certificate": pem_of(CA_KEY)}, "modules.console.settings.certificate"),
     ("console", {"proxy": "http://me:hidden@proxy:3128"}, "modules.console.settings.proxy"),
+    ("console", {"passwords": ["hidden"]}, "modules.console.settings.passwords[0]"),
+    ("console", {"users": {"password": ["hidden"]}}, "modules.console.settings.users.password[0]"),
+    ("console", {"auth": {"password": {"value": "hidden"}}}, "modules.console.settings.auth.password.value"),
+    ("console", {"apiKeys": [{"of": {"me": 1.5}}]}, "modules.console.settings.apiKeys[0].of.me"),
+    ("console", {"env": [{"name": "DB_PASSWORD", "value": "hidden"}]}, "modules.console.settings.env[0].value"),
+    ("", {"ray": {"env": {"SOME_TOKEN": "hidden"}}}, "gpuControlPlane.settings.ray.env.SOME_TOKEN"),
+    ("", {"nodeSelector": {"a/token": "hidden"}}, "gpuControlPlane.settings.nodeSelector.a/token"),
 ]
 
 
@@ -238,7 +254,8 @@ MODULE_SECRETS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_secret_among_settings_is_refused_and_not_repeated(
     module: str, settings: dict[str, Any], place: str, described_folder: Path
 ) -> None:
-    text = changed({f"modules.{module}": {"version": 1, "settings": settings}})
+    ours = {"gpuControlPlane.settings": settings}
+    text = changed({f"modules.{module}": {"version": 1, "settings": settings}} if module else ours)
     (described_folder / "cluster.yaml").write_text(text)
     ran = CliRunner().invoke(commands, ["deckhouse", "render", str(described_folder / "cluster.yaml")])
     assert ran.exit_code == 1
@@ -262,6 +279,24 @@ def test_a_secret_among_settings_comes_from_where_they_say(
     written = [each for each in yaml.safe_load_all((out / "secrets.yml").read_text()) if each["kind"] == "ModuleConfig"]
     assert [each["spec"]["settings"]["auth"] for each in written] == [
         {"password": "hidden", "secretName": "tls", "idTokenTTL": "10m"}
+    ]
+
+
+def test_a_secret_among_our_own_settings_comes_from_where_they_say(
+    described_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_TOKEN", "hidden")
+    settings = {"ray": {"env": {"SOME_TOKEN": "env:RAY_TOKEN", "ENABLE_PROBES_INJECTION": "false"}}}
+    text = changed({"gpuControlPlane.settings": settings, "ssh.privateKey": "file:id_ed25519"})
+    (described_folder / "cluster.yaml").write_text(text)
+    out = described_folder / "out"
+    render(described_folder, "-o", str(out), "--with-secrets", answers=f"{SUDO}\n{PASSWORD}\n{PASSWORD}\n")
+    resources = (out / "resources.yml").read_text()
+    assert "SOME_TOKEN: <ray.env.SOME_TOKEN of gpu-control-plane, from env:RAY_TOKEN>" in resources
+    assert "hidden" not in resources
+    written = [each for each in yaml.safe_load_all((out / "secrets.yml").read_text()) if each["kind"] == "ModuleConfig"]
+    assert [each["spec"]["settings"]["ray"]["env"] for each in written] == [
+        {"SOME_TOKEN": "hidden", "ENABLE_PROBES_INJECTION": "false"}
     ]
 
 

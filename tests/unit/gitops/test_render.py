@@ -141,6 +141,8 @@ def test_a_person_may_leave_a_key_out() -> None:
         ({"batchScheduler": {"name": "volcano", "enabled": True}}, "batchScheduler.enabled"),
         ({"batchScheduler": {"queue": "a"}}, "batchScheduler.queue"),
         ({"batchScheduler": "volcano"}, "batchScheduler"),
+        ({"configuration": "abc"}, "configuration"),
+        ({"configuration": ["abc"]}, "configuration"),
         ({"watchNamespace": "research"}, "watchNamespace"),
         ({"singleNamespaceInstall": True, "watchNamespace": ["a", "b"]}, "singleNamespaceInstall"),
         ({"env": [{"name": "ENABLE_INIT_CONTAINERS", "value": "true"}]}, "env.ENABLE_INIT_CONTAINERS"),
@@ -265,6 +267,42 @@ def test_what_needs_others_comes_after_them() -> None:
         assert "RespectIgnoreDifferences=true" not in each["spec"]["syncPolicy"]["syncOptions"]
 
 
+@pytest.mark.parametrize(
+    ("registry", "repository", "sentence"),
+    [
+        ("bad registry", SOURCE.repository, "'bad registry' is no host with a path"),
+        ("https://registry.example.com", SOURCE.repository, "'https://registry.example.com' is no host with a path"),
+        ("", SOURCE.repository, "'' is no host with a path"),
+        (SOURCE.registry, "nonsense", "'nonsense' is no address that Argo CD could fetch from"),
+        (SOURCE.registry, "https://git.example.com/my infra", "is no address that Argo CD could fetch from"),
+        (SOURCE.registry, "https:///infra", "is no address that Argo CD could fetch from"),
+        (SOURCE.registry, "clusters/prod", "is no address that Argo CD could fetch from"),
+    ],
+)
+def test_a_place_that_nothing_could_be_fetched_from_is_refused(registry: str, repository: str, sentence: str) -> None:
+    arguments = ["gitops", "render", "prod", "--registry", registry, "--repository", repository, "--check"]
+    ran = CliRunner().invoke(commands, arguments)
+    assert (ran.exit_code, sentence in ran.output) == (2, True), ran.output
+
+
+@pytest.mark.parametrize("registry", ["oci://registry.example.com:5000/gpu/", "localhost:5000", "10.0.0.1/a_b/c.d"])
+@pytest.mark.parametrize(
+    "repository",
+    [
+        "https://git.example.com/infra.git",
+        "ssh://git@git.example.com:2222/infra.git",
+        "git@git.example.com:infra.git",
+        "git.example.com:/srv/infra.git",
+    ],
+)
+def test_places_are_taken_as_people_write_them(registry: str, repository: str, tmp_path: Path) -> None:
+    places = ("--registry", registry, "--repository", repository)
+    ran = CliRunner().invoke(commands, ["gitops", "render", str(tmp_path / "prod"), "--path=prod", *places])
+    assert ran.exit_code == 0, ran.output
+    root = yaml.safe_load((tmp_path / "prod/root.yaml").read_text())
+    assert root["spec"]["source"]["repoURL"] == repository
+
+
 @pytest.mark.parametrize("folder", ["/srv/infra/clusters/prod", "../infra/clusters/prod"])
 def test_a_folder_whose_place_in_the_repository_is_not_known_needs_its_path(folder: str) -> None:
     arguments = ["gitops", "render", folder, "--registry=r.example.com", "--repository=https://git.example.com/i.git"]
@@ -301,7 +339,8 @@ def test_a_rendering_is_written_checked_and_freed_of_what_is_no_longer_in_it(tmp
 def test_refusals_are_told_on_the_command_line(tmp_path: Path) -> None:
     values = tmp_path / "ap-values.yaml"
     values.write_text("mig: {strategie: single}\n")
-    arguments = ["gitops", "render", "--registry", "r", "--repository", "g", "--path", "p", str(tmp_path / "out")]
+    places = ("--registry", SOURCE.registry, "--repository", SOURCE.repository)
+    arguments = ["gitops", "render", *places, "--path", "p", str(tmp_path / "out")]
     told = CliRunner().invoke(commands, [*arguments, "--gpu-operator", str(values)])
     assert told.exit_code == 1
     assert "mig.strategie: ClusterPolicy has no such field." in told.output

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.names import LEASE
 from gpu_control_plane.api.ray.service import RayService
+from gpu_control_plane.api.shapes import wire_name
 from gpu_control_plane.kube import Client, Object
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
@@ -27,9 +28,11 @@ from gpu_control_plane.operator.migration.installation import (
     operator_deployments,
     our_lease,
 )
-from gpu_control_plane.ray.options_from import SWITCHES, PodDefaults
+from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.options_from import DOMAIN, DURATIONS, SWITCHES, PodDefaults
 from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod
 from gpu_control_plane.rules.trusted_namespaces import KUBERAY_NAMESPACES, TrustedNamespaces
+from gpu_control_plane.settings import parse_duration, parse_timings
 
 KUBERAY: Final = OtherOperator(
     words="KubeRay's operator",
@@ -38,6 +41,8 @@ KUBERAY: Final = OtherOperator(
     usual=KUBERAY_NAMESPACES,
 )
 _CONTROLLER: Final = "gpu-control-plane-controller"
+_TIMINGS: Final = "ray"
+"""The group of waiting times that the option `--timing` sets for Ray."""
 _POD_DEFAULTS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(PodDefaults))
 _DELETES_JOBS: Final = "DELETE_RAYJOB_CR_AFTER_JOB_FINISHES"
 Configuration = Mapping[str, Any]
@@ -51,8 +56,12 @@ class RaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """All where there is none."""
     batch_scheduler: str = ""
     use_kubernetes_proxy: bool = False
+    cluster_domain: str = RayOptions().cluster_domain
+    """By which heads are found."""
     switches: dict[str, str] = {}
     """Variables of its environment that are switches, as far as they were set."""
+    waits: dict[str, timedelta] = {}
+    """Waiting times that both have, by their names here, as far as they were set."""
     pod_defaults: bool = False
     """Whether every pod of Ray gets something that its template does not say."""
     holds_lease: bool = True
@@ -143,9 +152,29 @@ def kuberay_settings(deployment: Deployment, configuration: Configuration | None
         watch_namespaces=frozenset(filter(None, str(given.get("watchNamespace") or "").split(","))),
         batch_scheduler=str(given.get("batchScheduler") or ("volcano" if legacy else "")),
         use_kubernetes_proxy=given.get("useKubernetesProxy") is True,
+        cluster_domain=_domain(deployment),
         switches=switches,
+        waits=_waits(deployment),
         pod_defaults=any(given.get(key) for key in _POD_DEFAULTS),
         holds_lease=given.get("enableLeaderElection") is not False,
+    )
+
+
+def our_release(held: Deployment, own_namespace: str) -> OurRelease:
+    """How our controllers were installed, by their Deployment."""
+    alone = held.argument("ray-watch-namespace") if held.flag("ray-single-namespace") else ()
+    return OurRelease(
+        ray="ray" not in held.argument("without"),
+        settings=RaySettings(
+            watch_namespaces=frozenset(held.argument("ray-watch-namespace")),
+            batch_scheduler=next(iter(held.argument("ray-batch-scheduler")), ""),
+            use_kubernetes_proxy=held.flag("ray-use-kubernetes-proxy"),
+            cluster_domain=_domain(held),
+            pod_defaults=bool(held.argument("ray-defaults")),
+            switches=_switches(held),
+            waits=_waits(held),
+        ),
+        trusted=KUBERAY.trusted(own_namespace, (*held.argument("kuberay-namespace"), *alone)),
     )
 
 
@@ -158,6 +187,13 @@ def _flags(deployment: Deployment) -> Configuration:
         "useKubernetesProxy": deployment.flag("use-kubernetes-proxy"),
         "enableLeaderElection": "false" not in deployment.argument("enable-leader-election"),
     }
+
+
+async def _release(client: Client, own_namespace: str) -> OurRelease | None:
+    try:
+        return our_release(await client.get(Deployment, _CONTROLLER, own_namespace), own_namespace)
+    except NotFound:
+        return None
 
 
 async def _configurations(client: Client, deployments: Iterable[Deployment]) -> dict[Key, Configuration | None]:
@@ -180,27 +216,23 @@ async def _configuration(client: Client, deployment: Deployment) -> Configuratio
     return None
 
 
-async def _release(client: Client, own_namespace: str) -> OurRelease | None:
-    try:
-        held = await client.get(Deployment, _CONTROLLER, own_namespace)
-    except NotFound:
-        return None
-    alone = held.argument("ray-watch-namespace") if held.flag("ray-single-namespace") else ()
-    return OurRelease(
-        ray="ray" not in held.argument("without"),
-        settings=RaySettings(
-            watch_namespaces=frozenset(held.argument("ray-watch-namespace")),
-            batch_scheduler=next(iter(held.argument("ray-batch-scheduler")), ""),
-            use_kubernetes_proxy=held.flag("ray-use-kubernetes-proxy"),
-            pod_defaults=bool(held.argument("ray-defaults")),
-            switches=_switches(held),
-        ),
-        trusted=KUBERAY.trusted(own_namespace, (*held.argument("kuberay-namespace"), *alone)),
-    )
-
-
 def _switches(deployment: Deployment) -> dict[str, str]:
     return {name: value.lower() for name, value in deployment.variables.items() if name in SWITCHES}
+
+
+def _domain(deployment: Deployment) -> str:
+    return deployment.variables.get(DOMAIN, "").strip(".") or RayOptions().cluster_domain
+
+
+def _waits(deployment: Deployment) -> dict[str, timedelta]:
+    """By variables, and by `--timing`, which has the last word and only ours has. What is no number counts for nothing:
+    KubeRay's operator then has its default."""
+    variables = ((wire_name(wait), deployment.variables.get(name, "")) for name, wait in DURATIONS.items())
+    found = {wait: timedelta(seconds=int(value)) for wait, value in variables if value.isdecimal()}
+    options = (option for option in deployment.argument("timing") if option.startswith(f"{_TIMINGS}."))
+    given = parse_timings(options, [_TIMINGS])[_TIMINGS]
+    known = {wire_name(wait) for wait in DURATIONS.values()}
+    return found | {wait: parse_duration(text) for wait, text in given.items() if wait in known}
 
 
 async def _all[T: Object](client: Client, kind: type[T]) -> list[T]:

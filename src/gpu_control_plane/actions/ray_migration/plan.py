@@ -21,16 +21,18 @@ from gpu_control_plane.ray.cluster.pod_plan import PodPlan, PodSnapshot, plan_po
 from gpu_control_plane.ray.cluster.worker_groups import Why
 from gpu_control_plane.ray.cronjob.decide import CronSnapshot, decide
 from gpu_control_plane.ray.options import OPERATOR_VERSION, RayOptions
-from gpu_control_plane.ray.options_from import SWITCHES
+from gpu_control_plane.ray.options_from import DOMAIN, DURATIONS, SWITCHES
 from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
 from gpu_control_plane.ray.service.roles import decide_roles
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
+from gpu_control_plane.ray.settings import Settings
 from gpu_control_plane.rules.ray.cluster import cluster_problems
 from gpu_control_plane.rules.ray.cronjob import cronjob_problems
 from gpu_control_plane.rules.ray.filled_gpus import as_written
 from gpu_control_plane.rules.ray.job import job_problems
 from gpu_control_plane.rules.ray.problem import sentences
 from gpu_control_plane.rules.ray.service import service_problems
+from gpu_control_plane.settings import format_duration, waiting_times
 
 _ENDED: Final = frozenset(
     {JobDeploymentStatus.COMPLETE, JobDeploymentStatus.FAILED, JobDeploymentStatus.VALIDATION_FAILED}
@@ -38,9 +40,11 @@ _ENDED: Final = frozenset(
 _OF_PODS_THAT_RUN: Final = frozenset({Why.GROUP_GONE, Why.OUTDATED, Why.DOUBLE_HEAD, Why.SURPLUS})
 """Reasons for which KubeRay's operator might have left pods alone."""
 _STEADY: Final = "it goes on as it is"
+_WAITS: Final = tuple(wait for wait in waiting_times(Settings) if wait.field in DURATIONS.values())
+"""Waiting times that KubeRay's operator has, too, with the same defaults."""
 
 
-class RayFate(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class RayObjectChange(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What becomes of one object of Ray."""
 
     kind: str
@@ -48,8 +52,8 @@ class RayFate(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     name: str
     pods: int
     """Pods that it has, or that its clusters have."""
-    what: str
-    harm: bool = False
+    outcome: str
+    harmful: bool = False
     """Whether something that runs would end, or would not go on."""
 
 
@@ -65,20 +69,21 @@ class RayMigrationPlan(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     problems: tuple[str, ...]
     """Why a take-over would do harm, and what to change."""
     todo: tuple[str, ...]
-    fates: tuple[RayFate, ...]
+    objects: tuple[RayObjectChange, ...]
 
 
 def plan_ray_migration(found: RayInstallation) -> RayMigrationPlan:
     """Work out what a take-over would lead to."""
-    fates = tuple(_fates(found))
-    harmed = (f"{each.kind} {each.namespace}/{each.name}: {each.what.rstrip('.')}." for each in fates if each.harm)
+    changes = tuple(_changes(found))
+    harmed = (each for each in changes if each.harmful)
+    harm = (f"{each.kind} {each.namespace}/{each.name}: {each.outcome.rstrip('.')}." for each in harmed)
     return RayMigrationPlan(
         holder=found.kuberay_holder.holder if found.kuberay_holder else None,
         ours=found.our_holder.holder if found.our_holder else None,
         operators=tuple(str(each.key.namespace) + "/" + each.name for each in found.deployments),
-        problems=(*_problems(found), *harmed),
+        problems=(*_problems(found), *harm),
         todo=tuple(_todo(found)),
-        fates=fates,
+        objects=changes,
     )
 
 
@@ -111,6 +116,13 @@ def _problems(found: RayInstallation) -> Iterator[str]:
                 "its pods: which namespaces it watches is not known here. Compare its settings by hand, then --force."
             )
             continue
+        if theirs.cluster_domain != release.settings.cluster_domain:
+            yield (
+                f"KubeRay's operator in {one.metadata.namespace} finds heads under the domain {theirs.cluster_domain}, "
+                f"and this one under {release.settings.cluster_domain}: new workers would not reach theirs, and "
+                "RayJobs that run would fail within minutes. "
+                f"Set ray.env.{DOMAIN}={theirs.cluster_domain} (helm upgrade)."
+            )
         news = Counter(
             each.metadata.namespace or ""
             for each in _objects(found)
@@ -160,21 +172,25 @@ def _differences(theirs: RaySettings, ours: RaySettings) -> Iterator[str]:
         wanted = theirs.switches.get(name, default)
         if wanted != ours.switches.get(name, default):
             yield f'Set ray.env.{name}="{wanted}": KubeRay\'s operator has it so.'
+    for wait in _WAITS:
+        lasting = theirs.waits.get(wait.name, wait.default)
+        if lasting != ours.waits.get(wait.name, wait.default):
+            yield f"Set controller.timings.ray.{wait.name}={format_duration(lasting)}: KubeRay's operator has it so."
 
 
-def _fates(found: RayInstallation) -> Iterator[RayFate]:
+def _changes(found: RayInstallation) -> Iterator[RayObjectChange]:
     for cluster in found.clusters:
         pods = tuple(pod for pod in found.pods if is_owned(pod, cluster))
-        what, harm = _of_cluster(found, cluster, pods)
-        yield _fate(cluster, len(pods), what, harm=harm)
+        outcome, harmful = _of_cluster(found, cluster, pods)
+        yield _change(cluster, len(pods), outcome, harmful=harmful)
     for job in found.jobs:
-        what, harm = _of_job(job)
-        yield _fate(job, _pods_of(found, job), what, harm=harm)
+        outcome, harmful = _of_job(job)
+        yield _change(job, _pods_of(found, job), outcome, harmful=harmful)
     for service in found.services:
-        what, harm = _of_service(found, service)
-        yield _fate(service, _pods_of(found, service), what, harm=harm)
+        outcome, harmful = _of_service(found, service)
+        yield _change(service, _pods_of(found, service), outcome, harmful=harmful)
     for cron in found.cron_jobs:
-        yield _fate(cron, 0, _of_cron_job(found, cron), harm=False)
+        yield _change(cron, 0, _of_cron_job(found, cron), harmful=False)
 
 
 def _of_cluster(found: RayInstallation, cluster: RayCluster, pods: tuple[RayPod, ...]) -> tuple[str, bool]:
@@ -267,12 +283,12 @@ def _objects(found: RayInstallation) -> Iterable[Object]:
     return (*found.clusters, *found.jobs, *found.services, *found.cron_jobs)
 
 
-def _fate(item: Object, pods: int, what: str, *, harm: bool) -> RayFate:
-    return RayFate(
+def _change(item: Object, pods: int, outcome: str, *, harmful: bool) -> RayObjectChange:
+    return RayObjectChange(
         kind=item.resource.kind,
         namespace=item.metadata.namespace or "",
         name=item.name,
         pods=pods,
-        what=what,
-        harm=harm,
+        outcome=outcome,
+        harmful=harmful,
     )

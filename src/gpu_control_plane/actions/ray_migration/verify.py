@@ -1,4 +1,4 @@
-"""After a change of hands: our operator has begun, and no pod of Ray has gone or been restarted."""
+"""After a take-over: our operator has begun, and no pod of Ray has gone or been restarted."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping

@@ -17,14 +17,12 @@ class ClusterEvent(StrEnum):
     CREATED_CLEANUP = "CreatedRedisCleanupJob"
     FAILED_CREATE_CLEANUP = "FailedToCreateRedisCleanupJob"
     FORCED = "ForceDeletedStuckCluster"
-    INVALID_STATUS = "InvalidRayClusterStatus"
     IGNORED_PARAMETER = "RayStartParamIgnored"
     SUSPENDED_IDLE = "SuspendedIdleCluster"
     WAITING = "WorkersWaitForCards"
     RELEASED = "WorkersReleased"
     CAPACITY = "CapacityInsufficient"
     CLAIM_DIFFERS = "PVCDiffers"
-    OTHER_OPERATOR = "OtherOperatorActive"
 
 
 def created(kind: str) -> str:

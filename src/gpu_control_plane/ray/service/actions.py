@@ -9,6 +9,7 @@ from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.service import RayServiceStatus
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.owned import RayPod
+from gpu_control_plane.ray.service.events import ServiceEvent
 
 Manifest = dict[str, Any]
 
@@ -16,7 +17,7 @@ Manifest = dict[str, Any]
 class Told(msgspec.Struct, frozen=True, kw_only=True):
     """What people are told by an Event, once it has been done."""
 
-    reason: str
+    reason: ServiceEvent
     note: str
     action: str = "Reconcile"
     warning: bool = False

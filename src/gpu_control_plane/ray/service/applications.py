@@ -57,10 +57,11 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
 
 def telling(config: Mapping[str, Any], annotation: str, capacity: int | None, *, follows: bool) -> Telling:
     """`follows`: whether the cluster gets the configuration of the service. One that another is to take over from keeps
-    what it has, since what is new may be made for the new cluster."""
-    digest = config_hash(config) if follows else digest_of(annotation)
-    mark = f"{digest}:{'' if capacity is None else capacity}"
-    return Telling(mark=mark, config=config if follows else None, capacity=capacity)
+    what it has, since what is new may be made for the new cluster. Where both are the same, it can be told again."""
+    wanted, held = config_hash(config), digest_of(annotation)
+    known = follows or held == wanted
+    mark = f"{wanted if known else held}:{'' if capacity is None else capacity}"
+    return Telling(mark=mark, config=config if known else None, capacity=capacity)
 
 
 def remembered(mark: str, at: datetime) -> str:

@@ -26,6 +26,7 @@ from gpu_control_plane.ray.service.desired_cluster import (
     wanted_groups,
     with_replicas,
 )
+from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import replica_units
 from gpu_control_plane.ray.service.roles import (
     Roles,
@@ -59,7 +60,7 @@ def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
         groups = tuple(replace(group, replicas=group.min_replicas or 0) for group in desired.worker_group_specs)
         spec = replace(desired, worker_group_specs=groups)
     manifest = cluster_manifest(s.service, roles.pending, s.options, spec=spec, annotations=annotations)
-    told = Told(reason="CreatedRayCluster", note=f"RayCluster {roles.pending}", action="Create")
+    told = Told(reason=ServiceEvent.CREATED_CLUSTER, note=f"RayCluster {roles.pending}", action="Create")
     yield CreateCluster(manifest=manifest, told=told)
 
 
@@ -72,7 +73,9 @@ def take_overs(s: Snapshot) -> Iterable[PatchCluster]:
         if not view.annotation(Annotation.KUBERAY_VERSION).startswith(OWN_VERSIONS):
             # KubeRay's numbers of workers stay until the spec's change.
             annotations[Annotation.APPLIED_SCALE.value] = scale_mark(s.service.spec.ray_cluster_config)
-        told = Told(reason="TookOverRayCluster", note=f"RayCluster {view.name} is looked after by this operator")
+        told = Told(
+            reason=ServiceEvent.TOOK_OVER_CLUSTER, note=f"RayCluster {view.name} is looked after by this operator"
+        )
         yield _annotated(view, annotations, told)
 
 
@@ -105,7 +108,9 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
             groups = wanted_groups(view.cluster, desired)
             if groups != held.worker_group_specs:
                 spec["workerGroupSpecs"] = [msgspec.to_builtins(group) for group in groups]
-                told = Told(reason="UpdatedRayCluster", note=f"workers of {view.name} follow the spec", action="Update")
+                told = Told(
+                    reason=ServiceEvent.UPDATED_CLUSTER, note=f"workers of {view.name} follow the spec", action="Update"
+                )
             annotations[Annotation.APPLIED_SCALE.value] = scale_mark(desired)
             if found is Match.GROWN:
                 annotations |= Marks.of(desired).annotations(s.options)
@@ -137,7 +142,9 @@ def remembered_configurations(s: Snapshot) -> Iterable[PatchCluster]:
     """What Ray Serve has accepted is noted on the cluster."""
     for view in s.clusters:
         if view.accepted and not view.deleting:
-            told = Told(reason="UpdatedServeApplications", note=f"Ray Serve of {view.name} has its configuration")
+            told = Told(
+                reason=ServiceEvent.UPDATED_APPLICATIONS, note=f"Ray Serve of {view.name} has its configuration"
+            )
             yield _annotated(view, {Annotation.SERVE_CONFIG.value: remembered(view.accepted, s.now)}, told)
 
 
@@ -156,5 +163,5 @@ def next_deletion(s: Snapshot, after: NextRoles) -> timedelta | None:
 
 
 def deletion(view: ClusterView, why: str) -> Delete:
-    told = Told(reason="DeletedRayCluster", note=f"RayCluster {view.name}: {why}", action="Delete")
+    told = Told(reason=ServiceEvent.DELETED_CLUSTER, note=f"RayCluster {view.name}: {why}", action="Delete")
     return Delete(item=view.cluster, told=told)

@@ -2,12 +2,12 @@
 
 import random
 import string
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.gpupool import GPUPool
+from gpu_control_plane.api.gpupool import Capacity, GPUPool
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.api.ray.service import RayService
@@ -107,7 +107,8 @@ def build(
             ),
             endpoints=_endpoints(children, slices, service),
             gateway=gateways.of(service),
-            free=_free(parts.pools),
+            free=_units(parts.pools, lambda counted: counted.available),
+            unheld=_units(parts.pools, lambda counted: counted.available + counted.reserved),
             problems=problems,
             config=config,
             other_operator=f"{holder.holder} in namespace {holder.namespace}" if holder is not None else "",
@@ -178,12 +179,12 @@ def _config(service: RayService) -> tuple[dict[str, object], str]:
         return {}, f"{problems} spec.serveConfigV2: {error}".strip()
 
 
-def _free(pools: Iterable[GPUPool]) -> dict[str, int]:
-    """Units that a pod could have now, by resource."""
+def _units(pools: Iterable[GPUPool], of: Callable[[Capacity], int]) -> dict[str, int]:
+    """Units of pools, by resource; none of what a pool has not counted yet."""
     found: dict[str, int] = {}
     for pool in pools:
         found |= dict.fromkeys(pool.resource_names, 0)
-        found |= {counted.name: counted.available for counted in pool.status.capacity}
+        found |= {counted.name: of(counted) for counted in pool.status.capacity}
     return found
 
 

@@ -38,9 +38,11 @@ from gpu_control_plane.ray.service.conditions import Standing
 from gpu_control_plane.ray.service.desired_cluster import (
     Match,
 )
+from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.incremental import ALL
 from gpu_control_plane.ray.service.roles import (
     Roles,
+    Way,
     decide_roles,
     is_incremental,
     leaves_gateway,
@@ -74,7 +76,9 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
     if (decided := suspension.decide_suspension(s)) is not None:
         return decided
     if (status := suspension.resumed(s)) is not None:
-        return Decision(actions=(_write(s, status),), told=(Told(reason="Resumed", note="it comes up again"),))
+        return Decision(
+            actions=(_write(s, status),), told=(Told(reason=ServiceEvent.RESUMED, note="it comes up again"),)
+        )
     if taken := tuple(take_overs(s)):
         # Before a status says that this spec has been seen: that is how a change is told from none.
         return Decision(actions=taken)
@@ -89,7 +93,7 @@ def _invalid(s: Snapshot) -> Decision:
     held = conditions.invalid(s.service, s.problems, s.now)
     status = replace(s.service.status, conditions=held, service_status="")
     ready = conditions.reason_of(s.service.status.conditions, ServiceCondition.READY)
-    told = Told(reason="InvalidRayServiceSpec", note=s.problems, action="Validate", warning=True)
+    told = Told(reason=ServiceEvent.INVALID, note=s.problems, action="Validate", warning=True)
     return Decision(actions=(_write(s, status),), told=(told,) if ready != ServiceReason.VALIDATION_FAILED else ())
 
 
@@ -104,7 +108,7 @@ def _timed_out(s: Snapshot) -> Decision | None:
         return Decision(actions=deletes)
     message = f"it did not come up within {deadlines.initializing_timeout(s.service)}: change the spec to try again"
     status = RayServiceStatus(conditions=conditions.timed_out(s.service, message, s.now))
-    told = Told(reason="InitializingTimeout", note=message, warning=True)
+    told = Told(reason=ServiceEvent.TIMED_OUT, note=message, warning=True)
     return Decision(actions=(_write(s, status), *deletes), told=(told,))
 
 
@@ -162,14 +166,16 @@ def _status(s: Snapshot, roles: Roles, course: Course, after: NextRoles) -> RayS
         config_refused=_config_refused(s, after),
     )
     held = conditions.running(s.service, standing, s.now)
-    share = _whole(s) if after.promoted or after.undone else course.active
-    if leaves_gateway(s):
-        share = replace(share or NOBODY, target_capacity=ALL)
+    active = _whole(s) if after.promoted or after.undone else course.active
+    pending = course.pending
+    if leaves_gateway(s) and not (roles.way is Way.INCREMENTAL and after.pending):
+        kept = replace((active if after.active else pending) or NOBODY, target_capacity=ALL)
+        active, pending = (kept, pending) if after.active else (active, kept)
     return RayServiceStatus(
         service_status=_RUNNING if is_true(held, ServiceCondition.READY) else "",
         num_serve_endpoints=endpoints,
-        active_service_status=_served(s, after.active, share),
-        pending_service_status=_served(s, after.pending, course.pending),
+        active_service_status=_served(s, after.active, active),
+        pending_service_status=_served(s, after.pending, pending),
         conditions=held,
     )
 
@@ -210,24 +216,28 @@ def _told(s: Snapshot, roles: Roles, after: NextRoles, *, begins: bool) -> tuple
     found: list[Told] = [*roles.told] if roles.create or begins else []
     held = s.service.status.conditions
     if after.promoted and s.active_status.ray_cluster_name:
-        found.append(Told(reason="UpgradeComplete", note=f"{after.active} answers; {roles.active} goes"))
+        found.append(Told(reason=ServiceEvent.UPGRADE_COMPLETE, note=f"{after.active} answers; {roles.active} goes"))
     if after.undone:
-        found.append(Told(reason="RollbackComplete", note=f"{after.active} answers as before; {roles.pending} goes"))
+        found.append(
+            Told(reason=ServiceEvent.ROLLBACK_COMPLETE, note=f"{after.active} answers as before; {roles.pending} goes")
+        )
     if begins and after.active and after.pending:
-        found.append(Told(reason="UpgradeStarted", note=f"{after.pending} is to take over from {after.active}"))
+        found.append(
+            Told(reason=ServiceEvent.UPGRADE_STARTED, note=f"{after.pending} is to take over from {after.active}")
+        )
     if roles.back and not is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS):
-        found.append(Told(reason="RollbackStarted", note=f"{roles.active} gets everything back"))
+        found.append(Told(reason=ServiceEvent.ROLLBACK_STARTED, note=f"{roles.active} gets everything back"))
     if (
         roles.refused
         and not waits_for_gateway(s)
         and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != ServiceReason.NOT_CARRIED_OUT
     ):
         note = f"the change of spec.rayClusterConfig is not carried out: {roles.refused}"
-        found.append(Told(reason="ChangeNotCarriedOut", note=note, warning=True))
+        found.append(Told(reason=ServiceEvent.NOT_CARRIED_OUT, note=note, warning=True))
     for view in filter(None, (s.named(after.active), s.named(after.pending))):
         if view.refused:
             note = f"Ray Serve of {view.name} did not take its configuration: {view.refused}"
-            found.append(Told(reason="FailedToUpdateServeApplications", note=note, action="Update", warning=True))
+            found.append(Told(reason=ServiceEvent.FAILED_UPDATE_APPLICATIONS, note=note, action="Update", warning=True))
     return tuple(found)
 
 

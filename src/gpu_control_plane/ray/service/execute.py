@@ -37,6 +37,7 @@ from gpu_control_plane.ray.service.actions import (
     Told,
     WriteStatus,
 )
+from gpu_control_plane.ray.service.events import HEAD_LABEL, failed_to
 from gpu_control_plane.ray.status_patch import write_status
 
 
@@ -151,15 +152,18 @@ class Executor:
     def _tell_failure(self, service: RayService, action: Action, error: Exception) -> None:
         match action:
             case CreateCluster():
-                reason, verb = "FailedToCreateRayCluster", "Create"
-            case Ensure():
-                verb = "Create" if action.held is None else "Update"
-                reason = f"FailedTo{verb}{action.kind.resource.kind}"
+                verb, what = "Create", RayCluster.resource.kind
             case PatchCluster():
-                reason, verb = "FailedToUpdateRayCluster", "Update"
+                verb, what = "Update", RayCluster.resource.kind
+            case Ensure():
+                verb, what = "Create" if action.held is None else "Update", action.kind.resource.kind
+            case Delete():
+                verb, what = "Delete", action.item.resource.kind
+            case LabelHead():
+                verb, what = "Update", HEAD_LABEL
             case _:
                 return
-        self._events.warning(service, reason, str(error), action=verb)
+        self._events.warning(service, failed_to(verb, what), str(error), action=verb)
 
 
 def _keeps_status_back(action: Action) -> bool:

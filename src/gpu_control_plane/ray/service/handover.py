@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec, ScaleStrategy, WorkerGroupSpec
+from gpu_control_plane.ray.cluster.pod_state import is_gated
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
 from gpu_control_plane.rules.ray.amounts import pod_devices
@@ -73,6 +74,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     unscheduled: int = 0
     """Of those that are there, how many have no node yet."""
+    gated: int = 0
+    """Of those without a node, how many wait until there are cards for all of them."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,10 +219,10 @@ def has_gap(target: Side, source: Side, allowance: Units) -> bool:
     return False
 
 
-def settled(source: Side) -> Side:
-    """The cluster with all workers that it is to have."""
-    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in source.groups)
-    return msgspec.structs.replace(source, groups=groups)
+def settled(one: Side) -> Side:
+    """The cluster with all workers that it is to have, and no others."""
+    groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in one.groups)
+    return msgspec.structs.replace(one, groups=groups)
 
 
 def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:
@@ -303,7 +306,7 @@ def _group(group: WorkerGroupSpec, units: Units, pods: Sequence[RayPod], goal: i
     hosts = max(1, group.num_of_hosts)
     held = [pod for pod in pods if pod.group == group.group_name and not pod.is_head and not pod.ended]
     running = sum(pod.running and not pod.deleting for pod in held)
-    unscheduled = sum(not pod.spec.node_name and not pod.deleting for pod in held)
+    waiting = [pod for pod in held if not pod.spec.node_name and not pod.deleting]
     return Group(
         name=group.group_name,
         units=units,
@@ -311,7 +314,8 @@ def _group(group: WorkerGroupSpec, units: Units, pods: Sequence[RayPod], goal: i
         wanted=group_replicas(group),
         there=-(-len(held) // hosts),
         running=running // hosts,
-        unscheduled=-(-unscheduled // hosts),
+        unscheduled=-(-len(waiting) // hosts),
+        gated=-(-sum(map(is_gated, waiting)) // hosts),
     )
 
 

@@ -26,6 +26,7 @@ from gpu_control_plane.ray.service.desired_cluster import (
     replicas_of,
     scale_mark,
 )
+from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import (
     GAP,
     NONE,
@@ -44,7 +45,7 @@ from gpu_control_plane.ray.service.handover import (
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 
 NEVER: Final = "never"
-_ALWAYS: Final = "always"
+ALWAYS: Final = "always"
 
 
 class Way(enum.Enum):
@@ -124,8 +125,8 @@ def is_incremental(service: RayService) -> bool:
 
 def is_divided(service: RayService) -> bool:
     """Whether it has a Gateway, or may have one of before."""
-    active = service.status.active_service_status
-    return is_incremental(service) or (active is not None and active.target_capacity is not None)
+    clusters = (service.status.active_service_status, service.status.pending_service_status)
+    return is_incremental(service) or any(each is not None and each.target_capacity is not None for each in clusters)
 
 
 def waits_for_gateway(s: Snapshot) -> bool:
@@ -247,7 +248,7 @@ def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
     goals = _goals(s, active)
     needed = demand(desired, goals, s.free)
     lacking = {resource: units for resource, units in needed.items() if units > s.free.get(resource, units)}
-    if wish != _ALWAYS and not lacking:
+    if wish != ALWAYS and not lacking:
         return roles
     head = pod_units(desired.head_group_spec.template, s.free)
     if not fits(head, s.free):
@@ -255,7 +256,7 @@ def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
             f"the head of the new cluster needs {_words(head)}, and only {_words(s.free, head)} is free: the upgrade "
             "waits for it, since workers are handed over by a head that runs"
         )
-        return msgspec.structs.replace(roles, told=(Told(reason="UpgradeWaits", note=note, warning=True),))
+        return msgspec.structs.replace(roles, told=(Told(reason=ServiceEvent.UPGRADE_WAITS, note=note, warning=True),))
     terms = handover_terms(s, active)
     told = _announcement(s, active, goals, terms, lacking)
     return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, told=(told,))
@@ -275,8 +276,8 @@ def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms
     why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
     note = f"{why}: workers are handed over one by one"
     if has_gap(target, settled(source), terms.allowance):
-        return Told(reason="UpgradeWithGap", note=f"{note}; {GAP}", warning=True)
-    return Told(reason="UpgradeByHandover", note=note)
+        return Told(reason=ServiceEvent.UPGRADE_WITH_GAP, note=f"{note}; {GAP}", warning=True)
+    return Told(reason=ServiceEvent.UPGRADE_BY_HANDOVER, note=note)
 
 
 def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
@@ -295,11 +296,8 @@ def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
 
 def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
     """The terms of a handover that begins now."""
-    held = total((_held_by(s, view), 1) for view in s.clusters)
-    # What a pool has free is of no use to a namespace whose quota is used up.
-    free = NONE if any(view.over_quota_since for view in s.clusters) else s.free
     return Terms(
-        allowance=total([(held, 1), (free, 1)]),
+        allowance=within_reach(s, s.free),
         own=_held_by(s, active),
         goals=_goals(s, active),
         full={
@@ -307,6 +305,14 @@ def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
             for group in active.cluster.spec.worker_group_specs
         },
     )
+
+
+def within_reach(s: Snapshot, free: Units) -> dict[str, int]:
+    """What the clusters have together, and what they could have of what is free."""
+    held = total((_held_by(s, view), 1) for view in s.clusters)
+    # What a pool has free is of no use to a namespace whose quota is used up.
+    usable = NONE if any(view.over_quota_since for view in s.clusters) else free
+    return total([(held, 1), (usable, 1)])
 
 
 def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:

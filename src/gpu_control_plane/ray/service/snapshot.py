@@ -143,6 +143,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     gateway: GatewayView = GatewayView()
     free: Mapping[str, int] = {}
     """Units that a pod could have now, by the resource of a pool."""
+    unheld: Mapping[str, int] = {}
+    """Units that no pod holds, by the resource of a pool: those that are free, and those that are promised to pods that
+    wait for a node, which may be pods of this service."""
     problems: str = ""
     """What is wrong with the spec, in sentences."""
     config: Mapping[str, Any] = {}

@@ -17,6 +17,7 @@ from gpu_control_plane.ray.service.actions import (
     LabelHead,
     Told,
 )
+from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.roles import (
     Roles,
     Way,
@@ -40,7 +41,7 @@ def head_labels(s: Snapshot, roles: Roles) -> Iterable[Action]:
         label = head.metadata.labels.get("ray.io/serve", "")
         if serves is not None and label != ("true" if serves else "false"):
             note = f"requests {'may' if serves else 'do not'} go to the head {head.name}"
-            yield LabelHead(pod=head, serves=serves, told=Told(reason="UpdatedHeadPodServeLabel", note=note))
+            yield LabelHead(pod=head, serves=serves, told=Told(reason=ServiceEvent.UPDATED_HEAD_LABEL, note=note))
 
 
 def services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
@@ -68,8 +69,10 @@ def _service(s: Snapshot, manifest: dict[str, Any], view: ClusterView, *, owner:
         manifest=manifest,
         held=s.service_named(name),
         owner=owner.cluster if owner is not None else s.service,
-        created=Told(reason="CreatedService", note=f"Service {name}", action="Create"),
-        updated=Told(reason="UpdatedService", note=f"Service {name} points to {view.name}", action="Update"),
+        created=Told(reason=ServiceEvent.CREATED_SERVICE, note=f"Service {name}", action="Create"),
+        updated=Told(
+            reason=ServiceEvent.UPDATED_SERVICE, note=f"Service {name} points to {view.name}", action="Update"
+        ),
     )
 
 

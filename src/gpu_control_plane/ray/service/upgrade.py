@@ -12,9 +12,11 @@ from gpu_control_plane.ray.service import handover
 from gpu_control_plane.ray.service.actions import PatchCluster, Told
 from gpu_control_plane.ray.service.backend import Candidate, choose
 from gpu_control_plane.ray.service.desired_cluster import Match, is_scaled, replicas_of, with_replicas
+from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import Bounds, Done, Grow, Move, Shrink, Side, SwitchFirst, Terms, Wait
 from gpu_control_plane.ray.service.incremental import ALL, Share, Shares, Steps, next_step
 from gpu_control_plane.ray.service.roles import (
+    ALWAYS,
     NEVER,
     Roles,
     Way,
@@ -23,6 +25,7 @@ from gpu_control_plane.ray.service.roles import (
     is_incremental,
     match_of,
     wish_of,
+    within_reach,
 )
 from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
 
@@ -89,7 +92,8 @@ def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | Non
     stuck = _stuck_for(s, pending) if active is not None and _may_hand_over(s, active, pending) else None
     return Course(
         active=share,
-        pending=share,
+        # Beside another one it gets no share: it would be taken for a cluster that gets requests in steps.
+        pending=share if active is None else None,
         backend=backend,
         complete=pending.ready and backend == pending.name,
         patches=(_turned(s, active, pending),) if active and stuck is not None and stuck <= timedelta() else (),
@@ -99,13 +103,21 @@ def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | Non
 
 
 def _may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> bool:
-    """Whether workers of the pending cluster that find no cards can get those of the active one."""
-    if active.deleting or pending.ready or is_incremental(s.service) or wish_of(s.service) == NEVER:
+    """Whether workers of the pending cluster that find no cards can get those of the active one. Unless it was asked
+    for, a pool or a quota has to lack room: cards of no pool may come with a new node, and to a worker that no node
+    suits they would be of no use."""
+    wish = wish_of(s.service)
+    if active.deleting or pending.ready or is_incremental(s.service) or wish == NEVER:
         return False
     target, source = _side(s, pending, {}), _side(s, active, {})
     refused = pending.over_quota_since is not None
     waiting = [group for group in target.groups if group.unscheduled or (refused and group.there < group.wanted)]
-    lacking = {resource for group in waiting for resource in group.units}
+    lacking = {
+        resource
+        for group in waiting
+        for resource, units in group.units.items()
+        if refused or wish == ALWAYS or not handover.fits({resource: units * max(1, group.gated)}, s.unheld)
+    }
     return target.head_ready and any(group.wanted and lacking & group.units.keys() for group in source.groups)
 
 
@@ -132,9 +144,9 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
     note = f"workers of {pending.name} find no cards: those of {active.name} are handed over one by one"
     begun = _side(s, pending, replicas_of(spec))
     begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
-    gap = handover.has_gap(begun, handover.settled(_side(s, active, {})), terms.allowance)
+    gap = handover.has_gap(handover.settled(begun), handover.settled(_side(s, active, {})), terms.allowance)
     told = Told(
-        reason="UpgradeWithGap" if gap else "UpgradeByHandover",
+        reason=ServiceEvent.UPGRADE_WITH_GAP if gap else ServiceEvent.UPGRADE_BY_HANDOVER,
         note=f"{note}; {handover.GAP}" if gap else note,
         warning=gap,
     )
@@ -270,7 +282,7 @@ def _stuck_for(s: Snapshot, taking: ClusterView) -> timedelta | None:
 def _allowance(s: Snapshot, terms: Terms) -> dict[str, int]:
     """What the clusters may ask for when cards that were free are gone: what they have, and what is free now. Cards of
     their own that somebody else has taken are waited for, or the last worker would go for nothing."""
-    now = handover_terms(s, s.active).allowance if s.active is not None else {}
+    now = within_reach(s, s.unheld)
     return {
         resource: max(terms.own.get(resource, 0), min(units, now.get(resource, 0)))
         for resource, units in terms.allowance.items()
@@ -310,11 +322,13 @@ def _patches(
             note = f"worker of group {move.group} goes, {move.replicas} stay: its cards are for {taking.name}"
             if move.gap:
                 note += "; until a worker of that answers, nothing does"
-            told = Told(reason="HandingOverWorker", note=note, warning=move.gap)
+            told = Told(reason=ServiceEvent.HANDING_OVER, note=note, warning=move.gap)
             return (_scaled(giving, move.group, move.replicas, None, told),)
         case Grow():
             bounds = _bounds(s, roles, terms, taking, move.group)
-            told = Told(reason="HandingOverWorker", note=f"{taking.name} gets worker {move.replicas} of {move.group}")
+            told = Told(
+                reason=ServiceEvent.HANDING_OVER, note=f"{taking.name} gets worker {move.replicas} of {move.group}"
+            )
             return (_scaled(taking, move.group, move.replicas, bounds, told),)
         case _:
             return ()

@@ -16,10 +16,10 @@ from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.objects import Key, Object
-from gpu_control_plane.ray.events import RayEvent
 from gpu_control_plane.ray.owned import RayPod, controller_of
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.waiting.decide import group_why
+from gpu_control_plane.ray.waiting.events import WaitingEvent
 from gpu_control_plane.ray.waiting.lookup import WaitingLookup
 from gpu_control_plane.ray.watched import Watched
 
@@ -29,7 +29,7 @@ class Overdue(msgspec.Struct, frozen=True):
 
     what: str
     since: datetime
-    reason: RayEvent
+    reason: WaitingEvent
     why: str
 
 
@@ -46,19 +46,19 @@ def of_cluster(lookup: WaitingLookup, cluster: RayCluster) -> Iterable[Overdue]:
     for group in lookup.of_cluster(cluster).values():
         if group.since is not None:
             why = group_why(group, cluster.metadata.namespace or "")
-            yield Overdue(group.group, group.since, RayEvent.WORKERS_WAIT, why)
+            yield Overdue(group.group, group.since, WaitingEvent.WORKERS, why)
 
 
 def of_job(lookup: WaitingLookup, job: RayJob) -> Iterable[Overdue]:
     """The job itself, if it waits."""
     if (found := lookup.of_job(job)) is not None:
-        yield Overdue("job", found.since, RayEvent.JOB_WAITS, f"It does not run yet: {found.why}")
+        yield Overdue("job", found.since, WaitingEvent.JOB, f"It does not run yet: {found.why}")
 
 
 def of_service(lookup: WaitingLookup, service: RayService) -> Iterable[Overdue]:
     """The service itself, if it does not answer."""
     if (found := lookup.of_service(service)) is not None:
-        yield Overdue("service", found.since, RayEvent.SERVICE_NOT_READY, f"It answers no requests: {found.why}")
+        yield Overdue("service", found.since, WaitingEvent.SERVICE, f"It answers no requests: {found.why}")
 
 
 def tell_overdue(

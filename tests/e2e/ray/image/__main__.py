@@ -1,5 +1,5 @@
-"""`python -m e2e.ray.image`: makes the image unless it is in the cache, and says where it is; with `lock`, records its
-parts anew.
+"""`python -m e2e.ray.image`: makes the image unless it is in the cache, and says where it is. Without it tests are
+skipped, so that failing to make it counts only in CI, or with `required`. With `lock`, records its parts anew.
 """
 
 import os
@@ -21,8 +21,8 @@ def main(arguments: list[str]) -> int:
         else:
             sys.stdout.write(f"{prepare(this_platform().arch, progress)}\n")
     except (ImageError, LocalError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1 if arguments or os.environ.get("CI") == "true" else 0  # without it, its tests are skipped
+        sys.stderr.write(f"error: {error}\nThere is no image with Ray: tests and pages that need one go without.\n")
+        return 1 if arguments or os.environ.get("CI") == "true" else 0
     return 0
 
 

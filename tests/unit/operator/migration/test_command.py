@@ -49,18 +49,6 @@ def test_a_file_that_holds_no_values_is_refused(tmp_path: Path, capfd: pytest.Ca
     assert "values.yaml" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "\n", "  \n\n"])
-def test_an_empty_input_is_refused_and_says_where_it_comes_from(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], text: str
-) -> None:
-    given = tmp_path / "values.yaml"
-    given.write_text(text)
-    assert run(["migrate", "values", str(given)]) == 1
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "is empty" in err
-
-
 def test_values_of_a_release_that_has_none_of_its_own_are_the_defaults(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

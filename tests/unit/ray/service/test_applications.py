@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 
+from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.ray.service.applications import (
     BadConfig,
     config_hash,
@@ -13,7 +14,7 @@ from gpu_control_plane.ray.service.applications import (
     remembered,
     telling,
 )
-from unit.ray.service.world import POOL, START
+from unit.ray.service.world import POOL, START, group, running
 
 ONE = {POOL: 1}
 
@@ -50,7 +51,22 @@ def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_cap
     whole = telling({"applications": []}, "", 100, follows=True)
     annotation = remembered(whole.mark, START)
     assert is_told(whole, annotation)
+    assert telling({"applications": []}, annotation, 100, follows=False) == whole
     kept = telling({"applications": [1]}, annotation, 100, follows=False)
     assert is_told(kept, annotation)
     assert not is_told(telling({"applications": [1]}, annotation, 60, follows=False), annotation)
     assert digest_of(annotation) == config_hash({"applications": []})
+
+
+def test_applications_lost_with_the_head_are_told_again_while_another_cluster_is_to_take_over() -> None:
+    world = running(annotations={Annotation.IN_PLACE_UPGRADE.value: "never"})
+    old = world.active
+    world.cards = 1
+    world.change_cluster(group(image="ray:2"), image="ray:2")
+    world.settle(5)
+    assert world.pending
+    assert world.backend == old
+    world.configs.pop(world.clusters[old].metadata.uid)
+    world.settle(5)
+    assert world.pending
+    assert world.can_serve(old)

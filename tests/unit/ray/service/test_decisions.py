@@ -11,7 +11,7 @@ from gpu_control_plane.api.ray.service import ServiceCondition
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.service.desired_cluster import Marks, Match, match
-from unit.ray.service.world import POOL, World, group, of_before, running, service_of, situation
+from unit.ray.service.world import NO_POOL, POOL, World, group, of_before, running, service_of, situation
 
 ONE = {POOL: 1}
 
@@ -152,14 +152,17 @@ def test_a_cluster_of_before_is_taken_back_while_it_is_still_there() -> None:
     assert world.active == first
 
 
-def test_an_upgrade_whose_cards_are_taken_meanwhile_goes_on_worker_by_worker() -> None:
+@pytest.mark.parametrize(("together", "taken"), [(False, 2), (True, 2), (True, 1)])
+def test_an_upgrade_whose_cards_are_taken_meanwhile_goes_on_worker_by_worker(together: bool, taken: int) -> None:
     world = running(group(replicas=2))
-    world.cards = 4
+    world.cards, world.start_together = 4, together
     world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2")
     world.reconcile()
     assert not world.terms()
-    world.others = 2
+    world.others = taken
     world.settle()
+    assert "UpgradeByHandover" in world.told_of_actions
+    assert "UpgradeWithGap" not in world.told_of_actions
     assert world.ready()
     assert not world.pending
     assert list(world.clusters) == [world.active]
@@ -300,3 +303,52 @@ def test_a_handover_can_be_taken_back_at_every_step() -> None:
         assert world.ready(), steps
         assert promoted or world.active == first, steps
         assert [each.replicas for each in world.clusters[world.active].spec.worker_group_specs] == [3]
+
+
+def test_cards_of_no_pool_are_waited_for_while_the_old_cluster_serves() -> None:
+    world = World(service_of(group(resource=NO_POOL)), cards=1)
+    world.settle()
+    old = world.active
+    world.change_cluster(group(image="ray:2", resource=NO_POOL), image="ray:2")
+    for _ in range(20):
+        world.settle(1)
+        assert world.backend == old
+        assert world.can_serve(old)
+    world.cards = 2
+    world.settle()
+    assert world.ready()
+    assert list(world.clusters) == [world.active] != [old]
+    assert "UpgradeWithGap" not in world.told_of_actions
+
+
+def test_cards_of_no_pool_are_handed_over_where_that_is_asked_for() -> None:
+    always = {Annotation.IN_PLACE_UPGRADE.value: "always"}
+    world = World(service_of(group(resource=NO_POOL), annotations=always), cards=1)
+    world.settle()
+    world.change_cluster(group(image="ray:2", resource=NO_POOL), image="ray:2")
+    world.settle()
+    assert world.ready()
+    assert not world.pending
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@pytest.mark.parametrize("free", [1, 3, 100])
+@pytest.mark.parametrize("promised", [0, 1])
+def test_workers_that_no_node_suits_cost_no_worker_while_the_pool_has_room(
+    replicas: int, free: int, promised: int
+) -> None:
+    """The pool keeps cards for the very workers that wait: those are there for them, too."""
+    world = World(service_of(group(replicas=replicas)), cards=replicas + free)
+    world.settle()
+    old = world.active
+    world.unschedulable = {"ray:2"}
+    world.change_cluster(group(replicas=replicas, image="ray:2"), image="ray:2")
+    world.reconcile()
+    world.promised = promised
+    world.settle(40)
+    assert len(world.workers(world.clusters[old], "workers")) == replicas
+    assert world.can_serve(old)
+    world.unschedulable, world.promised = set(), 0
+    world.settle(60)
+    assert world.active != old
+    assert world.ready()

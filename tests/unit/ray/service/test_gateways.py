@@ -11,7 +11,7 @@ from unit.ray.service.world import CONFIG, POOL, World, group, of_before, servic
 ONE = {POOL: 1}
 
 
-INCREMENTAL: Final = {
+INCREMENTAL: Final[dict[str, Any]] = {
     "type": "NewClusterWithIncrementalUpgrade",
     "clusterUpgradeOptions": {"stepSizePercent": 50, "intervalSeconds": 1, "gatewayClassName": "g"},
 }
@@ -118,3 +118,48 @@ def test_an_incremental_upgrade_needs_no_requests_at_the_head() -> None:
     world.settle()
     assert world.ready()
     assert world.active != old
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_an_upgrade_that_is_to_be_divided_from_now_on_ends(steps: int) -> None:
+    world = World(service_of(group(replicas=2), cluster=SCALED))
+    world.settle()
+    old = world.active
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.settle(steps)
+    world.change(upgradeStrategy=INCREMENTAL)
+    world.settle()
+    assert world.ready()
+    assert list(world.clusters) == [world.active] != [old]
+    assert world.shares() == {f"{world.active}-serve-svc": 100}
+
+
+@pytest.mark.parametrize("seconds", range(5, 60, 5))
+def test_an_upgrade_that_is_no_longer_to_be_divided_ends(seconds: int) -> None:
+    world = divided()
+    old = world.active
+    surge = {**INCREMENTAL["clusterUpgradeOptions"], "maxSurgePercent": 40, "stepSizePercent": 30}
+    world.change(upgradeStrategy={**INCREMENTAL, "clusterUpgradeOptions": surge})
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.settle(seconds // 5, step=timedelta(seconds=5))
+    world.change(upgradeStrategy={"type": "NewCluster"})
+    world.settle()
+    assert world.ready()
+    assert list(world.clusters) == [world.active] != [old]
+    assert (world.gateway, world.route) == (None, None)
+
+
+@pytest.mark.parametrize("crash_after", range(5))
+def test_a_gateway_goes_also_where_the_active_cluster_was_lost(crash_after: int) -> None:
+    world = divided()
+    world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
+    world.settle(6, step=timedelta(seconds=5))
+    assert world.pending
+    world._delete(world.clusters[world.active])
+    world.change(upgradeStrategy={"type": "NewCluster"})
+    world.reconcile(crash_after=crash_after)
+    world.settle()
+    assert world.ready()
+    assert (world.gateway, world.route) == (None, None)
+    assert world.service.status.active_service_status is not None
+    assert world.service.status.active_service_status.target_capacity is None

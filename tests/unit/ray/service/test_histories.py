@@ -13,9 +13,11 @@ from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import ServiceCondition
 from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.ray.demand import group_replicas
+from gpu_control_plane.ray.names import serve_service_name
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.service.actions import Action, Delete, Ensure
 from gpu_control_plane.ray.service.backend import serve_service_of
+from gpu_control_plane.ray.service.roles import is_incremental
 from unit.ray.service.world import POOL, World, group, service_of
 
 IMAGES = ("ray:1", "ray:2", "ray:3")
@@ -28,6 +30,7 @@ INCREMENTAL = {
         "gatewayClassName": "g",
     },
 }
+AT_ONCE = {"type": "NewCluster"}
 
 
 class Watch:
@@ -91,6 +94,8 @@ def play(world: World, rng: random.Random, steps: int, *, incremental: bool) -> 
                 world.kubelet()
             case 13:
                 world.now += timedelta(seconds=rng.choice((1, 10, 60, 700)))
+            case 14 if incremental and rng.random() < 0.4:
+                world.change(upgradeStrategy=rng.choice((INCREMENTAL, AT_ONCE)))
             case 14:
                 change(world, rng, incremental=incremental)
             case _:
@@ -146,6 +151,9 @@ def settled(world: World, *, incremental: bool) -> None:
         assert found == [(each.group_name, group_replicas(each)) for each in desired.worker_group_specs]
     left = {Annotation.HANDOVER.value, Annotation.UNUSED_SINCE.value} & held.metadata.annotations.keys()
     assert not left
+    held_shares = world.shares()
+    divided = incremental and is_incremental(world.service)
+    assert held_shares == ({serve_service_name(world.active): 100} if divided else {}), held_shares
     quiet = world.reconcile(), world.service
     assert quiet[1] is world.service
     puts = len(world.puts)

@@ -10,13 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import RayCluster
-from gpu_control_plane.api.ray.names import Annotation, Label
+from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation, Label, NodeType
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import condition, find, is_true
 from gpu_control_plane.kube.objects import Condition, Key, Object, controlled_by
+from gpu_control_plane.ray.cluster.pod_plan import PodSnapshot, plan_pods
+from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated
+from gpu_control_plane.ray.cluster.worker_groups import PodOrder
 from gpu_control_plane.ray.dashboard.calls import Answer
 from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
-from gpu_control_plane.ray.demand import group_pods
+from gpu_control_plane.ray.demand import group_pods, group_replicas
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
 from gpu_control_plane.ray.service.actions import (
@@ -34,7 +37,15 @@ from gpu_control_plane.ray.service.applications import parse
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
-from gpu_control_plane.ray.service.handover import Terms, demand, pod_units, replica_units, total
+from gpu_control_plane.ray.service.handover import (
+    Terms,
+    demand,
+    pod_units,
+    pods_to_go,
+    replica_units,
+    total,
+    with_pods_to_go,
+)
 from gpu_control_plane.ray.service.roles import is_divided
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
@@ -42,18 +53,25 @@ from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _QUIET = 8
 POOL = "gpu.deckhouse.io/pool-a"
+NO_POOL = "nvidia.com/gpu"
+"""Cards that belong to no pool: how many are free is not known."""
 CONFIG = "applications:\n- name: a\n  import_path: demo:app\n  deployments:\n  - name: D\n"
 
 
-def template(image: str = "ray:1", gpus: int = 0, **extra: Any) -> dict[str, Any]:
-    limits = {POOL: gpus} if gpus else {}
+def template(image: str = "ray:1", gpus: int = 0, resource: str = POOL, **extra: Any) -> dict[str, Any]:
+    limits = {resource: gpus} if gpus else {}
     return {"spec": {"containers": [{"name": "ray", "image": image, "resources": {"limits": limits}}], **extra}}
 
 
 def group(
-    name: str = "workers", replicas: int = 1, gpus: int = 1, image: str = "ray:1", **fields: Any
+    name: str = "workers",
+    replicas: int = 1,
+    gpus: int = 1,
+    image: str = "ray:1",
+    resource: str = POOL,
+    **fields: Any,
 ) -> dict[str, Any]:
-    return {"groupName": name, "replicas": replicas, "template": template(image, gpus), **fields}
+    return {"groupName": name, "replicas": replicas, "template": template(image, gpus, resource), **fields}
 
 
 def service_of(
@@ -94,6 +112,12 @@ class World:
         self.cards = cards
         self.others = others
         """Cards that others hold."""
+        self.start_together = False
+        """Whether workers of a group wait until there are cards for all of them."""
+        self.promised = 0
+        """Cards that the pool keeps for pods that wait for a node."""
+        self.unschedulable: set[str] = set()
+        """Workers, by image, that no node suits, whatever it has."""
         self.quota = 10**6
         """Cards that pods of the namespace may ask for."""
         self.clusters: dict[str, RayCluster] = {}
@@ -142,7 +166,8 @@ class World:
             services=tuple(self.services.values()),
             endpoints=self.endpoints(),
             gateway=self.gateway_view() if is_divided(service) else GatewayView(),
-            free={POOL: self.free()},
+            free={POOL: max(0, self.free() - self.promised)},
+            unheld={POOL: self.free()},
             config=parse(service.spec.serve_config_v2),
             options=self.options,
             waits=self.waits,
@@ -364,8 +389,15 @@ class World:
         return ServeDetails(applications={"a": application})
 
     def free(self) -> int:
+        """Cards that no pod holds."""
         held = sum(self._units(pod) for pod in self.pods.values() if pod.name in self.scheduled)
         return max(0, self.cards - self.others - held)
+
+    def _needed_at_once(self, pod: RayPod) -> int:
+        """What has to be free for it; of a worker that waits for its group, for all that do."""
+        gated = [each for each in self.pods.values() if is_gated(each) and each.name not in self.scheduled]
+        group = [each for each in gated if (each.cluster, each.group) == (pod.cluster, pod.group)]
+        return sum(self._units(each) for each in (group if is_gated(pod) else [pod]))
 
     def _asked(self) -> int:
         return sum(self._units(pod) for pod in self.pods.values())
@@ -403,7 +435,8 @@ class World:
         return Terms.read(held.metadata.annotations.get(Annotation.HANDOVER.value, "")) if held is not None else None
 
     def _units(self, pod: RayPod) -> int:
-        return sum(int(container.resources.limits.get(POOL, 0)) for container in pod.spec.containers)
+        limits = [container.resources.limits for container in pod.spec.containers]
+        return sum(int(limit.get(POOL, 0)) + int(limit.get(NO_POOL, 0)) for limit in limits)
 
     def head_runs(self, cluster: RayCluster) -> bool:
         return any(pod.is_head and pod.running and is_owned(pod, cluster) for pod in self.pods.values())
@@ -413,22 +446,28 @@ class World:
     def cluster_controller(self) -> None:
         """Pods as the specs of clusters ask for them, and what the status says of the head."""
         for each in list(map(self._autoscaled, self.clusters.values())):
-            mine = [pod for pod in self.pods.values() if is_owned(pod, each) and not pod.deleting]
+            templates = {held.group_name: held.template for held in each.spec.worker_group_specs}
+            plan = plan_pods(
+                PodSnapshot(
+                    cluster=each,
+                    pods=tuple(pod for pod in self.pods.values() if is_owned(pod, each)),
+                    template_hashes={},
+                    recreate_hash="",
+                    version="",
+                    gated=frozenset(templates if self.start_together else ()),
+                    now=self.now,
+                ),
+                self.rng,
+            )
             refused = False
-            if not any(pod.is_head for pod in mine):
-                self._make_pod(each, "headgroup", "head", each.spec.head_group_spec.template)
-            for held in each.spec.worker_group_specs:
-                for name in held.scale_strategy.workers_to_delete if held.scale_strategy is not None else ():
-                    self._let_go(name)
-                there = [pod for pod in self.pods.values() if is_owned(pod, each) and pod.group == held.group_name]
-                living = [pod for pod in there if not pod.deleting]
-                for _ in range(group_pods(held) - len(living)):
-                    if self._asked() + pod_units(held.template, (POOL,)).get(POOL, 0) > self.quota:
-                        refused = True
-                        break
-                    self._make_pod(each, held.group_name, "worker", held.template)
-                for pod in living[group_pods(held) :]:
-                    self._let_go(pod.name)
+            for removal in plan.removals:
+                self._let_go(removal.pod.name)
+            for order in plan.orders:
+                template = templates.get(order.group, each.spec.head_group_spec.template)
+                fits = self._asked() + pod_units(template, (POOL,)).get(POOL, 0) <= self.quota
+                refused = refused or not fits
+                if fits:
+                    self._make_pod(each, order, template)
             ready = condition(
                 each.status.conditions, "HeadPodReady", self.head_runs(each), "HeadPodRunningAndReady", now=self.now
             )
@@ -446,11 +485,21 @@ class World:
                 )
 
     def _autoscaled(self, cluster: RayCluster) -> RayCluster:
-        """Ray's autoscaler brings as many workers as the replicas need: two for all of them."""
+        """Ray's autoscaler brings as many workers as replicas need, two for all of them, and names those that go. It
+        does nothing while one that was named is still there."""
         if not cluster.spec.enable_in_tree_autoscaling or cluster.metadata.uid not in self.configs:
             return cluster
         wanted = -(-2 * self.capacity(cluster) // 100)
-        groups = tuple(replace(each, replicas=wanted) for each in cluster.spec.worker_group_specs)
+        pods = [pod for pod in self.pods.values() if is_owned(pod, cluster)]
+        named = {
+            name
+            for each in cluster.spec.worker_group_specs
+            for name in (each.scale_strategy.workers_to_delete if each.scale_strategy is not None else ())
+        }
+        if named & {pod.name for pod in pods}:
+            return cluster
+        scaled = (replace(each, replicas=wanted) for each in cluster.spec.worker_group_specs)
+        groups = tuple(with_pods_to_go(each, pods_to_go(pods, each, group_replicas(each))) for each in scaled)
         if groups == cluster.spec.worker_group_specs:
             return cluster
         spec = replace(cluster.spec, worker_group_specs=groups)
@@ -468,7 +517,8 @@ class World:
                 del self.pods[pod.name]
                 self.scheduled.discard(pod.name)
             elif pod.name not in self.scheduled:
-                if self._units(pod) <= self.free():
+                suits = pod.is_head or pod.spec.containers[0].image not in self.unschedulable
+                if suits and self._needed_at_once(pod) <= self.free():
                     self.scheduled.add(pod.name)
                     self.pods[pod.name] = replace(pod, spec=replace(pod.spec, node_name="node"))
             else:
@@ -505,9 +555,12 @@ class World:
             }
         )
 
-    def _make_pod(self, cluster: RayCluster, name: str, kind: str, of: Mapping[str, Any]) -> None:
-        pod = f"{cluster.name}-{name}-{self._uid()}"
+    def _make_pod(self, cluster: RayCluster, order: PodOrder, of: Mapping[str, Any]) -> None:
+        head, identity = order.group == HEAD_GROUP, order.identity
+        pod = f"{cluster.name}-{order.group}-{self._uid()}"
         owner = controlled_by(cluster.resource, cluster.name, cluster.metadata.uid)
+        gates = [{"name": GANG_GATE}] if order.gated else []
+        replica = {Label.REPLICA_NAME.value: identity.name, Label.HOST_INDEX.value: str(identity.host)}
         body = {
             "metadata": {
                 "name": pod,
@@ -516,13 +569,14 @@ class World:
                 "creationTimestamp": self.now.isoformat(),
                 "labels": {
                     Label.CLUSTER.value: cluster.name,
-                    Label.GROUP.value: name,
-                    Label.NODE_TYPE.value: kind,
-                    Label.SERVE.value: "false" if kind == "head" else "true",
+                    Label.GROUP.value: order.group,
+                    Label.NODE_TYPE.value: (NodeType.HEAD if head else NodeType.WORKER).value,
+                    Label.SERVE.value: "false" if head else "true",
+                    **(replica if identity.name else {}),
                 },
                 "ownerReferences": [msgspec.to_builtins(owner)],
             },
-            "spec": of["spec"],
+            "spec": {**of["spec"], "schedulingGates": gates},
             "status": {"phase": "Pending"},
         }
         self.pods[pod] = msgspec.convert(body, RayPod)
@@ -564,7 +618,7 @@ def _answer(value: Any, now: datetime) -> Answer[Any]:
     return Answer(value=value, error=None, at=now, since=now)
 
 
-__all__ = ["CONFIG", "POOL", "START", "World", "demand", "group", "service_of", "template"]
+__all__ = ["CONFIG", "NO_POOL", "POOL", "START", "World", "demand", "group", "service_of", "template"]
 
 
 def running(*groups: dict[str, Any], **given: Any) -> World:

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from gpu_control_plane.kube import EventRecorder
-from gpu_control_plane.ray.events import RayEvent
 from gpu_control_plane.ray.waiting.controller import Overdue, tell_overdue
+from gpu_control_plane.ray.waiting.events import WaitingEvent
 from unit.ray.waiting.builders import NOON, cluster
 
 
@@ -15,12 +15,12 @@ class Recorder:
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def warning(self, _about: Any, reason: RayEvent, note: str) -> None:
+    def warning(self, _about: Any, reason: WaitingEvent, note: str) -> None:
         self.notes.append(f"{reason}: {note}")
 
 
 def waiting(what: str, since: datetime) -> Overdue:
-    return Overdue(what, since, RayEvent.WORKERS_WAIT, f"{what} waits")
+    return Overdue(what, since, WaitingEvent.WORKERS, f"{what} waits")
 
 
 @pytest.fixture
