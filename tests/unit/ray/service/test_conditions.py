@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.names import Annotation, Finalizer
 from gpu_control_plane.api.ray.service import ServiceCondition
-from gpu_control_plane.ray.service.actions import RemoveFinalizer
+from gpu_control_plane.ray.service.actions import RemoveFinalizer, WriteStatus
 from gpu_control_plane.ray.service.decide import decide
 from unit.ray.service.world import POOL, START, World, group, running, service_of, situation
 
@@ -102,6 +102,10 @@ def test_an_invalid_spec_changes_nothing_and_is_left_by_correcting_it() -> None:
     assert len(decision.actions) == 1
     world._apply(decision.actions[0])
     assert situation(world, ServiceCondition.READY) == ("False", "ValidationFailed")
+    assert world.service.status.num_serve_endpoints > 0
+    silent = decide(replace(world.snapshot(), problems="spec.x: it is wrong.", endpoints=0)).actions[0]
+    assert isinstance(silent, WriteStatus)
+    assert silent.status.num_serve_endpoints == 0
     world.reconcile()
     assert situation(world, ServiceCondition.READY) == ("True", "NonZeroServeEndpoints")
 

@@ -18,7 +18,7 @@ from gpu_control_plane.ray.cluster.pod_plan import PodSnapshot, plan_pods
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated
 from gpu_control_plane.ray.cluster.worker_groups import PodOrder
 from gpu_control_plane.ray.dashboard.calls import Answer
-from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
+from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails
 from gpu_control_plane.ray.demand import group_pods, group_replicas
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
@@ -379,12 +379,12 @@ class World:
         image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
         deployment = ServeDeployment(
             status="HEALTHY" if runs and whole else "UPSCALING",
-            replicas=(ServeReplica(state="RUNNING" if runs else "STARTING"),),
+            replica_runs=runs,
         )
         application = ServeApplication(
             status="DEPLOY_FAILED" if image in self.applications_fail else "RUNNING" if runs and whole else "DEPLOYING",
             deployments={"D": deployment},
-            deployed_app_config={"name": "a"},
+            deployed_app_config=msgspec.Raw(b'{"name":"a"}'),
         )
         return ServeDetails(applications={"a": application})
 
