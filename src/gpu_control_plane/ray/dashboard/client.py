@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.ray.dashboard.errors import (
     BadAnswer,
     DashboardError,
@@ -41,7 +42,24 @@ _PARTS_LIMIT: Final = 5000
 """How many applications and deployments are read."""
 _NOT_FOUND: Final = 404
 _UNAUTHORIZED: Final = (401, 403)
+_NOT_INSTALLED: Final = 501
 _REDIRECTS: Final = range(300, 400)
+_LIVING: Final = ("ALIVE", "RESTARTING", "PENDING_CREATION")
+"""States by which Ray's GCS selects actors itself: it keeps up to 100,000 dead ones."""
+_ACTORS: Final = 100
+"""Actors in one answer."""
+_NAMESPACES_OF_RAY: Final = frozenset(
+    {
+        "serve",  # the controller and proxies of Ray Serve, which stay without applications
+        "ActorLocationTracker",
+        "AutoscalingCoordinator",
+        "AutoscalingRequester",
+        "DataUsageCollectionActor",
+        "ray.dataset",
+        "ray_data_shuffle_disk",
+    }
+)
+_NAMESPACES_OF_RAY_BEGIN: Final = ("_ray_internal_", "_dataset_", "_train_")
 
 
 class Dashboard:
@@ -130,7 +148,19 @@ class Dashboard:
         return True
 
     async def activity(self, endpoint: DashboardEndpoint) -> Activity:
-        """Whether the cluster has work. One component that has, or cannot tell, is enough."""
+        """Whether the cluster has work: a driver, an application of Ray Serve, or an actor of a user. A component that
+        cannot tell is enough.
+
+        Ray itself counts living drivers alone. What is served, and actors that are detached, outlive theirs.
+        """
+        drivers = await self._driver_activity(endpoint)
+        if drivers.active:
+            return drivers
+        if reason := await self._what_is_served(endpoint) or await self._living_actors(endpoint):
+            return Activity(active=True, reason=reason, last_activity=drivers.last_activity)
+        return drivers
+
+    async def _driver_activity(self, endpoint: DashboardEndpoint) -> Activity:
         try:
             found = await self._ask(endpoint, Ask(path="/api/component_activities"), dict[str, ComponentOnWire])
         except _Absent:
@@ -142,6 +172,31 @@ class Dashboard:
             reason="; ".join(sorted(busy))[:_SAID_LIMIT],
             last_activity=max(moments, default=None),
         )
+
+    async def _what_is_served(self, endpoint: DashboardEndpoint) -> str:
+        """Applications of Ray Serve, by whatever way they were deployed; empty for none."""
+        try:
+            found = await self._ask(endpoint, Ask(path="/api/serve/applications/"), _ServedOnWire)
+        except _Absent:
+            return ""
+        except RequestRefused as refused:
+            if refused.code == _NOT_INSTALLED:
+                return ""
+            raise
+        return f"Ray Serve has {counted(len(found.applications), 'application')}" if found.applications else ""
+
+    async def _living_actors(self, endpoint: DashboardEndpoint) -> str:
+        """Actors that live or are to live again; empty if all there are belong to Ray's own libraries."""
+        for state in _LIVING:
+            path = f"/api/v0/actors?limit={_ACTORS}&filter_keys=state&filter_predicates=%3D&filter_values={state}"
+            try:
+                found = (await self._ask(endpoint, Ask(path=path), _ActorsOnWire)).data.result.result
+            except _Absent:
+                raise RequestRefused(404, f"Ray at {endpoint.url} does not say which actors it has") from None
+            # So many that not all are told: some may be a user's.
+            if len(found) >= _ACTORS or any(not _is_of_ray(actor.ray_namespace or "") for actor in found):
+                return f"there are actors in state {state}"
+        return ""
 
     async def _ask[T](self, endpoint: DashboardEndpoint, ask: Ask, shape: type[T]) -> T:
         reply = await self._exchange.send(endpoint, ask)
@@ -156,6 +211,31 @@ class Dashboard:
         reply = await self._exchange.send(endpoint, ask)
         if not reply.successful:
             raise _refusal(reply, endpoint)
+
+
+class _ServedOnWire(msgspec.Struct, frozen=True):
+    applications: dict[str, Any] = {}
+
+
+class _ActorOnWire(msgspec.Struct, frozen=True):
+    ray_namespace: str | None = None
+
+
+class _ActorList(msgspec.Struct, frozen=True):
+    result: list[_ActorOnWire]
+
+
+class _ActorData(msgspec.Struct, frozen=True):
+    result: _ActorList
+
+
+class _ActorsOnWire(msgspec.Struct, frozen=True):
+    data: _ActorData
+
+
+def _is_of_ray(namespace: str) -> bool:
+    """Whether actors of a namespace belong to Ray's own libraries, which leave some of them behind."""
+    return namespace in _NAMESPACES_OF_RAY or namespace.startswith(_NAMESPACES_OF_RAY_BEGIN)
 
 
 class _Absent(RequestRefused):
