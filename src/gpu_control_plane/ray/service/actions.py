@@ -14,7 +14,7 @@ from gpu_control_plane.ray.service.events import ServiceEvent
 Manifest = dict[str, Any]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What people are told by an Event, once it has been done."""
 
     reason: ServiceEvent
@@ -25,7 +25,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 class CreateCluster(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
-    told: Told | None = None
+    event: EventRecord | None = None
 
 
 class PatchCluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class PatchCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: RayCluster
     body: Mapping[str, Any]
-    told: Told | None = None
+    event: EventRecord | None = None
 
     @property
     def guarded(self) -> bool:
@@ -44,7 +44,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
     """The very object that was read."""
 
     item: Object
-    told: Told | None = None
+    event: EventRecord | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +56,8 @@ class Ensure(msgspec.Struct, frozen=True, kw_only=True):
     owner: Object
     replaceable: bool = False
     """Whether it may be made anew where it cannot be changed: nobody's requests need its address."""
-    created: Told | None = None
-    updated: Told | None = None
+    created: EventRecord | None = None
+    updated: EventRecord | None = None
 
 
 class LabelHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class LabelHead(msgspec.Struct, frozen=True, kw_only=True):
 
     pod: RayPod
     serves: bool
-    told: Told | None = None
+    event: EventRecord | None = None
 
 
 class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, in this order, and when to look again although nothing changes."""
 
     actions: tuple[Action, ...] = ()
-    told: tuple[Told, ...] = ()
+    events: tuple[EventRecord, ...] = ()
     """Events that go with the status: recorded when it has been written."""
     again_in: float | None = None
 
@@ -101,5 +101,5 @@ def merged(patches: Iterable[PatchCluster]) -> tuple[PatchCluster, ...]:
             **patch.body.get("metadata", {}).get("annotations", {}),
         }
         body = {**held.body, **patch.body, "metadata": {"annotations": annotations}}
-        found[patch.cluster.name] = PatchCluster(cluster=held.cluster, body=body, told=held.told or patch.told)
+        found[patch.cluster.name] = PatchCluster(cluster=held.cluster, body=body, event=held.event or patch.event)
     return tuple(found.values())

@@ -40,7 +40,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(encoded).hexdigest()[:16]
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
+class ServeConfigUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """What Ray Serve of one cluster is to be told."""
 
     mark: str
@@ -55,32 +55,34 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
         return with_capacity(config, self.capacity) if config else None
 
 
-def telling(config: Mapping[str, Any], annotation: str, capacity: int | None, *, follows: bool) -> Telling:
+def serve_config_update(
+    config: Mapping[str, Any], annotation: str, capacity: int | None, *, follows: bool
+) -> ServeConfigUpdate:
     """`follows`: whether the cluster gets the configuration of the service. One that another is to take over from keeps
     what it has, since what is new may be made for the new cluster. Where both are the same, it can be told again."""
     wanted, held = config_hash(config), digest_of(annotation)
     known = follows or held == wanted
     mark = f"{wanted if known else held}:{'' if capacity is None else capacity}"
-    return Telling(mark=mark, config=config if known else None, capacity=capacity)
+    return ServeConfigUpdate(mark=mark, config=config if known else None, capacity=capacity)
 
 
-def remembered(mark: str, at: datetime) -> str:
+def accepted_annotation(mark: str, at: datetime) -> str:
     """The value of the annotation once a configuration has been accepted."""
     return f"{mark}@{at.strftime('%Y%m%dT%H%M%SZ')}"
 
 
-def is_told(said: Telling, annotation: str) -> bool:
+def is_accepted(update: ServeConfigUpdate, annotation: str) -> bool:
     """Whether Ray Serve has accepted this as the last thing."""
-    return annotation.partition("@")[0] == said.mark
+    return annotation.partition("@")[0] == update.mark
 
 
 def digest_of(annotation: str) -> str:
     return annotation.partition("@")[0].partition(":")[0]
 
 
-def has_lost_all(said: Telling, details: ServeDetails | None) -> bool:
+def has_lost_all(update: ServeConfigUpdate, details: ServeDetails | None) -> bool:
     """Whether Ray Serve has no application although it was told of some: its head has been made anew."""
-    return details is not None and not details.applications and bool((said.config or {}).get("applications"))
+    return details is not None and not details.applications and bool((update.config or {}).get("applications"))
 
 
 def _deployed(details: ServeDetails | None) -> dict[str, Any]:

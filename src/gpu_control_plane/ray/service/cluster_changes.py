@@ -13,10 +13,10 @@ from gpu_control_plane.ray.service.actions import (
     Action,
     CreateCluster,
     Delete,
+    EventRecord,
     PatchCluster,
-    Told,
 )
-from gpu_control_plane.ray.service.applications import remembered
+from gpu_control_plane.ray.service.applications import accepted_annotation
 from gpu_control_plane.ray.service.desired_cluster import (
     Marks,
     Match,
@@ -60,8 +60,8 @@ def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
         groups = tuple(replace(group, replicas=group.min_replicas or 0) for group in desired.worker_group_specs)
         spec = replace(desired, worker_group_specs=groups)
     manifest = cluster_manifest(s.service, roles.pending, s.options, spec=spec, annotations=annotations)
-    told = Told(reason=ServiceEvent.CREATED_CLUSTER, note=f"RayCluster {roles.pending}", action="Create")
-    yield CreateCluster(manifest=manifest, told=told)
+    event = EventRecord(reason=ServiceEvent.CREATED_CLUSTER, note=f"RayCluster {roles.pending}", action="Create")
+    yield CreateCluster(manifest=manifest, event=event)
 
 
 def take_overs(s: Snapshot) -> Iterable[PatchCluster]:
@@ -73,10 +73,10 @@ def take_overs(s: Snapshot) -> Iterable[PatchCluster]:
         if not view.annotation(Annotation.KUBERAY_VERSION).startswith(OWN_VERSIONS):
             # KubeRay's numbers of workers stay until the spec's change.
             annotations[Annotation.APPLIED_SCALE.value] = scale_mark(s.service.spec.ray_cluster_config)
-        told = Told(
+        event = EventRecord(
             reason=ServiceEvent.TOOK_OVER_CLUSTER, note=f"RayCluster {view.name} is looked after by this operator"
         )
-        yield _annotated(view, annotations, told)
+        yield _annotated(view, annotations, event)
 
 
 def refreshes(s: Snapshot, roles: Roles, course: Course, after: NextRoles) -> Iterable[PatchCluster]:
@@ -98,7 +98,7 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
     desired, held = s.service.spec.ray_cluster_config, view.cluster.spec
     annotations: dict[str, str | None] = {}
     spec: dict[str, Any] = {}
-    told: Told | None = None
+    event: EventRecord | None = None
     if view.annotation(Annotation.UNUSED_SINCE):
         annotations[Annotation.UNUSED_SINCE.value] = None
     if follows:
@@ -108,7 +108,7 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
             groups = wanted_groups(view.cluster, desired)
             if groups != held.worker_group_specs:
                 spec["workerGroupSpecs"] = [msgspec.to_builtins(group) for group in groups]
-                told = Told(
+                event = EventRecord(
                     reason=ServiceEvent.UPDATED_CLUSTER, note=f"workers of {view.name} follow the spec", action="Update"
                 )
             annotations[Annotation.APPLIED_SCALE.value] = scale_mark(desired)
@@ -119,7 +119,7 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
     if not annotations and not spec:
         return None
     body: dict[str, Any] = {"metadata": {"annotations": annotations}}
-    return PatchCluster(cluster=view.cluster, body={**body, "spec": spec} if spec else body, told=told)
+    return PatchCluster(cluster=view.cluster, body={**body, "spec": spec} if spec else body, event=event)
 
 
 def marks_of_unused(s: Snapshot, roles: Roles, after: NextRoles) -> Iterable[PatchCluster]:
@@ -138,18 +138,18 @@ def expiries(s: Snapshot, after: NextRoles) -> Iterable[Action]:
             yield deletion(view, "another answers in its place")
 
 
-def remembered_configurations(s: Snapshot) -> Iterable[PatchCluster]:
+def accepted_configurations(s: Snapshot) -> Iterable[PatchCluster]:
     """What Ray Serve has accepted is noted on the cluster."""
     for view in s.clusters:
         if view.accepted and not view.deleting:
-            told = Told(
+            event = EventRecord(
                 reason=ServiceEvent.UPDATED_APPLICATIONS, note=f"Ray Serve of {view.name} has its configuration"
             )
-            yield _annotated(view, {Annotation.SERVE_CONFIG.value: remembered(view.accepted, s.now)}, told)
+            yield _annotated(view, {Annotation.SERVE_CONFIG.value: accepted_annotation(view.accepted, s.now)}, event)
 
 
-def _annotated(view: ClusterView, annotations: Mapping[str, str], told: Told | None = None) -> PatchCluster:
-    return PatchCluster(cluster=view.cluster, body={"metadata": {"annotations": dict(annotations)}}, told=told)
+def _annotated(view: ClusterView, annotations: Mapping[str, str], event: EventRecord | None = None) -> PatchCluster:
+    return PatchCluster(cluster=view.cluster, body={"metadata": {"annotations": dict(annotations)}}, event=event)
 
 
 def next_deletion(s: Snapshot, after: NextRoles) -> timedelta | None:
@@ -163,5 +163,5 @@ def next_deletion(s: Snapshot, after: NextRoles) -> timedelta | None:
 
 
 def deletion(view: ClusterView, why: str) -> Delete:
-    told = Told(reason=ServiceEvent.DELETED_CLUSTER, note=f"RayCluster {view.name}: {why}", action="Delete")
-    return Delete(item=view.cluster, told=told)
+    event = EventRecord(reason=ServiceEvent.DELETED_CLUSTER, note=f"RayCluster {view.name}: {why}", action="Delete")
+    return Delete(item=view.cluster, event=event)

@@ -18,20 +18,20 @@ from gpu_control_plane.ray.service import conditions, deadlines, suspension
 from gpu_control_plane.ray.service.actions import (
     Action,
     Decision,
+    EventRecord,
     RemoveFinalizer,
-    Told,
     WriteStatus,
     merged,
 )
 from gpu_control_plane.ray.service.applications import statuses
 from gpu_control_plane.ray.service.cluster_changes import (
+    accepted_configurations,
     creation,
     deletion,
     expiries,
     marks_of_unused,
     next_deletion,
     refreshes,
-    remembered_configurations,
     take_overs,
 )
 from gpu_control_plane.ray.service.conditions import Standing
@@ -77,7 +77,7 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
         return decided
     if (status := suspension.resumed(s)) is not None:
         return Decision(
-            actions=(_write(s, status),), told=(Told(reason=ServiceEvent.RESUMED, note="it comes up again"),)
+            actions=(_write(s, status),), events=(EventRecord(reason=ServiceEvent.RESUMED, note="it comes up again"),)
         )
     if taken := tuple(take_overs(s)):
         # Before a status says that this spec has been seen: that is how a change is told from none.
@@ -93,8 +93,8 @@ def _invalid(s: Snapshot) -> Decision:
     held = conditions.invalid(s.service, s.problems, s.now)
     status = replace(s.service.status, conditions=held, service_status="")
     ready = conditions.reason_of(s.service.status.conditions, ServiceCondition.READY)
-    told = Told(reason=ServiceEvent.INVALID, note=s.problems, action="Validate", warning=True)
-    return Decision(actions=(_write(s, status),), told=(told,) if ready != ServiceReason.VALIDATION_FAILED else ())
+    event = EventRecord(reason=ServiceEvent.INVALID, note=s.problems, action="Validate", warning=True)
+    return Decision(actions=(_write(s, status),), events=(event,) if ready != ServiceReason.VALIDATION_FAILED else ())
 
 
 def _timed_out(s: Snapshot) -> Decision | None:
@@ -108,8 +108,8 @@ def _timed_out(s: Snapshot) -> Decision | None:
         return Decision(actions=deletes)
     message = f"it did not come up within {deadlines.initializing_timeout(s.service)}: change the spec to try again"
     status = RayServiceStatus(conditions=conditions.timed_out(s.service, message, s.now))
-    told = Told(reason=ServiceEvent.TIMED_OUT, note=message, warning=True)
-    return Decision(actions=(_write(s, status), *deletes), told=(told,))
+    event = EventRecord(reason=ServiceEvent.TIMED_OUT, note=message, warning=True)
+    return Decision(actions=(_write(s, status), *deletes), events=(event,))
 
 
 def _time_left(s: Snapshot) -> timedelta | None:
@@ -120,7 +120,7 @@ def _time_left(s: Snapshot) -> timedelta | None:
 
 
 def _run(s: Snapshot) -> Decision:
-    if noted := tuple(remembered_configurations(s)):
+    if noted := tuple(accepted_configurations(s)):
         # Before anything else, so that what was accepted is not put again after a crash. What follows from it is
         # decided when it is seen.
         return Decision(actions=noted)
@@ -148,7 +148,7 @@ def _run(s: Snapshot) -> Decision:
     waits = [moment.total_seconds() for moment in moments if moment is not None]
     return Decision(
         actions=(*before, _write(s, status), *last),
-        told=_told(s, roles, after, begins=begins),
+        events=_events(s, roles, after, begins=begins),
         again_in=max(0.05, min(waits)) if waits else None,
     )
 
@@ -212,32 +212,40 @@ def _served(s: Snapshot, name: str, share: ServedCluster | None) -> ServedCluste
     )
 
 
-def _told(s: Snapshot, roles: Roles, after: NextRoles, *, begins: bool) -> tuple[Told, ...]:
-    found: list[Told] = [*roles.told] if roles.create or begins else []
+def _events(s: Snapshot, roles: Roles, after: NextRoles, *, begins: bool) -> tuple[EventRecord, ...]:
+    found: list[EventRecord] = [*roles.events] if roles.create or begins else []
     held = s.service.status.conditions
     if after.promoted and s.active_status.ray_cluster_name:
-        found.append(Told(reason=ServiceEvent.UPGRADE_COMPLETE, note=f"{after.active} answers; {roles.active} goes"))
+        found.append(
+            EventRecord(reason=ServiceEvent.UPGRADE_COMPLETE, note=f"{after.active} answers; {roles.active} goes")
+        )
     if after.undone:
         found.append(
-            Told(reason=ServiceEvent.ROLLBACK_COMPLETE, note=f"{after.active} answers as before; {roles.pending} goes")
+            EventRecord(
+                reason=ServiceEvent.ROLLBACK_COMPLETE, note=f"{after.active} answers as before; {roles.pending} goes"
+            )
         )
     if begins and after.active and after.pending:
         found.append(
-            Told(reason=ServiceEvent.UPGRADE_STARTED, note=f"{after.pending} is to take over from {after.active}")
+            EventRecord(
+                reason=ServiceEvent.UPGRADE_STARTED, note=f"{after.pending} is to take over from {after.active}"
+            )
         )
     if roles.back and not is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS):
-        found.append(Told(reason=ServiceEvent.ROLLBACK_STARTED, note=f"{roles.active} gets everything back"))
+        found.append(EventRecord(reason=ServiceEvent.ROLLBACK_STARTED, note=f"{roles.active} gets everything back"))
     if (
         roles.refused
         and not waits_for_gateway(s)
         and conditions.reason_of(held, ServiceCondition.UP_TO_DATE) != ServiceReason.NOT_CARRIED_OUT
     ):
         note = f"the change of spec.rayClusterConfig is not carried out: {roles.refused}"
-        found.append(Told(reason=ServiceEvent.NOT_CARRIED_OUT, note=note, warning=True))
+        found.append(EventRecord(reason=ServiceEvent.NOT_CARRIED_OUT, note=note, warning=True))
     for view in filter(None, (s.named(after.active), s.named(after.pending))):
         if view.refused:
             note = f"Ray Serve of {view.name} did not take its configuration: {view.refused}"
-            found.append(Told(reason=ServiceEvent.FAILED_UPDATE_APPLICATIONS, note=note, action="Update", warning=True))
+            found.append(
+                EventRecord(reason=ServiceEvent.FAILED_UPDATE_APPLICATIONS, note=note, action="Update", warning=True)
+            )
     return tuple(found)
 
 

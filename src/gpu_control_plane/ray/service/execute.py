@@ -31,10 +31,10 @@ from gpu_control_plane.ray.service.actions import (
     Decision,
     Delete,
     Ensure,
+    EventRecord,
     LabelHead,
     PatchCluster,
     RemoveFinalizer,
-    Told,
     WriteStatus,
 )
 from gpu_control_plane.ray.service.events import HEAD_LABEL, failed_to
@@ -56,15 +56,15 @@ class Executor:
         for action in decision.actions:
             if isinstance(action, WriteStatus):
                 if await write_status(self._client, service, action.status) is not service:
-                    for told in decision.told:
-                        self._tell(service, told)
+                    for event in decision.events:
+                        self._record(service, event)
                 continue
             try:
                 made = await self._write(service, action)
             except Conflict:
                 raise
             except (ApiError, BelongsToAnother) as error:
-                self._tell_failure(service, action, error)
+                self._record_failure(service, action, error)
                 if _keeps_status_back(action) and not isinstance(error, ServerError | TooManyRequests):
                     held = conditions.not_written(service, str(error), self._now())
                     await write_status(self._client, service, replace(service.status, conditions=held))
@@ -77,25 +77,25 @@ class Executor:
         match action:
             case CreateCluster():
                 await self._create(service, action)
-                self._tell(service, action.told)
+                self._record(service, action.event)
             case PatchCluster():
                 with suppress(NotFound):
                     await self._patch(action)
-                    self._tell(service, action.told)
+                    self._record(service, action.event)
             case Delete():
                 with suppress(NotFound):
                     metadata = action.item.metadata
                     await self._client.delete(type(action.item), metadata.name, metadata.namespace, uid=metadata.uid)
-                    self._tell(service, action.told)
+                    self._record(service, action.event)
             case Ensure():
                 made, changed = await self._ensure(action)
                 if changed:
-                    self._tell(service, action.created if action.held is None else action.updated)
+                    self._record(service, action.created if action.held is None else action.updated)
                     return made
             case LabelHead():
                 with suppress(NotFound):
                     await self._label(action)
-                    self._tell(service, action.told)
+                    self._record(service, action.event)
             case RemoveFinalizer():
                 await remove_finalizer(self._client, service, action.name)
         return None
@@ -143,13 +143,13 @@ class Executor:
         body = {"metadata": {"uid": metadata.uid, "labels": labels}}
         await self._client.patch(RayPod, metadata.name, body, namespace=metadata.namespace)
 
-    def _tell(self, service: RayService, told: Told | None) -> None:
-        if told is None:
+    def _record(self, service: RayService, event: EventRecord | None) -> None:
+        if event is None:
             return
-        record = self._events.warning if told.warning else self._events.normal
-        record(service, told.reason, told.note, action=told.action)
+        record = self._events.warning if event.warning else self._events.normal
+        record(service, event.reason, event.note, action=event.action)
 
-    def _tell_failure(self, service: RayService, action: Action, error: Exception) -> None:
+    def _record_failure(self, service: RayService, action: Action, error: Exception) -> None:
         match action:
             case CreateCluster():
                 verb, what = "Create", RayCluster.resource.kind

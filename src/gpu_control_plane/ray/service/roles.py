@@ -15,7 +15,7 @@ from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition, ServiceUpgradeType
 from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.ray.demand import group_replicas
-from gpu_control_plane.ray.service.actions import Told
+from gpu_control_plane.ray.service.actions import EventRecord
 from gpu_control_plane.ray.service.desired_cluster import (
     Marks,
     Match,
@@ -73,7 +73,7 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
     """Clusters that have never answered and are not wanted any more: they go at once."""
     refused: str = ""
     """Why a change of the spec is not carried out."""
-    told: tuple[Told, ...] = ()
+    events: tuple[EventRecord, ...] = ()
 
 
 def decide_roles(s: Snapshot) -> Roles:
@@ -256,10 +256,12 @@ def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
             f"the head of the new cluster needs {_words(head)}, and only {_words(s.free, head)} is free: the upgrade "
             "waits for it, since workers are handed over by a head that runs"
         )
-        return msgspec.structs.replace(roles, told=(Told(reason=ServiceEvent.UPGRADE_WAITS, note=note, warning=True),))
+        return msgspec.structs.replace(
+            roles, events=(EventRecord(reason=ServiceEvent.UPGRADE_WAITS, note=note, warning=True),)
+        )
     terms = handover_terms(s, active)
-    told = _announcement(s, active, goals, terms, lacking)
-    return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, told=(told,))
+    event = _announcement(s, active, goals, terms, lacking)
+    return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, events=(event,))
 
 
 def wish_of(service: RayService) -> str:
@@ -267,7 +269,7 @@ def wish_of(service: RayService) -> str:
     return service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
 
 
-def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms: Terms, lacking: Units) -> Told:
+def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms: Terms, lacking: Units) -> EventRecord:
     target = side(s.service.spec.ray_cluster_config, (), goals, s.free, head_ready=True)
     target = msgspec.structs.replace(
         target, groups=tuple(msgspec.structs.replace(group, wanted=0) for group in target.groups)
@@ -276,8 +278,8 @@ def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms
     why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
     note = f"{why}: workers are handed over one by one"
     if has_gap(target, settled(source), terms.allowance):
-        return Told(reason=ServiceEvent.UPGRADE_WITH_GAP, note=f"{note}; {GAP}", warning=True)
-    return Told(reason=ServiceEvent.UPGRADE_BY_HANDOVER, note=note)
+        return EventRecord(reason=ServiceEvent.UPGRADE_WITH_GAP, note=f"{note}; {GAP}", warning=True)
+    return EventRecord(reason=ServiceEvent.UPGRADE_BY_HANDOVER, note=note)
 
 
 def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:

@@ -17,7 +17,7 @@ from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.exchange import Target
 from gpu_control_plane.ray.dashboard.models import ServeDetails
 from gpu_control_plane.ray.owned import RayPod
-from gpu_control_plane.ray.service.applications import has_lost_all, is_told, telling
+from gpu_control_plane.ray.service.applications import has_lost_all, is_accepted, serve_config_update
 from gpu_control_plane.ray.service.backend import SERVE_PORT, serve_ports
 from gpu_control_plane.ray.service.roles import Roles, capacity_of, decide_roles, follows_config
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
@@ -68,23 +68,25 @@ class ServeCalls:
             return view
         view = self._with_head(s, view, kept)
         annotation = view.annotation(Annotation.SERVE_CONFIG)
-        said = telling(s.config, annotation, capacity_of(s, view.name), follows=follows_config(s, roles, view))
+        update = serve_config_update(
+            s.config, annotation, capacity_of(s, view.name), follows=follows_config(s, roles, view)
+        )
         # One that keeps what it has, and that another operator has told of it, has to say what that is.
-        details, trouble = self._asked(s, view, annotation or ("" if said.config is not None else "-"), kept)
-        if is_told(said, annotation) and not has_lost_all(said, details):
+        details, trouble = self._asked(s, view, annotation or ("" if update.config is not None else "-"), kept)
+        if is_accepted(update, annotation) and not has_lost_all(update, details):
             return replace(view, details=details, trouble=trouble)
-        body = said.body(details)
+        body = update.body(details)
         if body is None:
-            empty = "spec.serveConfigV2 is empty" if said.config is not None else ""
+            empty = "spec.serveConfigV2 is empty" if update.config is not None else ""
             return replace(view, details=details, trouble=trouble or empty)
-        name = f"put {view.cluster.metadata.uid} {said.mark} {annotation}"
+        name = f"put {view.cluster.metadata.uid} {update.mark} {annotation}"
         kept.append(name)
         answer = self._calls.ask(s.service.key, name, lambda: self._put(view.cluster, body))
         if answer is None:
             return view
         if answer.error is not None:
             return replace(view, refused=str(answer.error), trouble=str(answer.error))
-        return replace(view, accepted=said.mark)
+        return replace(view, accepted=update.mark)
 
     def _asked(
         self, s: Snapshot, view: ClusterView, annotation: str, kept: list[str]

@@ -9,7 +9,7 @@ from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.owned import is_owned
 from gpu_control_plane.ray.service import conditions
-from gpu_control_plane.ray.service.actions import Decision, Delete, Told, WriteStatus
+from gpu_control_plane.ray.service.actions import Decision, Delete, EventRecord, WriteStatus
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.roles import waits_for_gateway
 from gpu_control_plane.ray.service.snapshot import Snapshot
@@ -31,7 +31,9 @@ def decide_suspension(s: Snapshot) -> Decision | None:
     unknown = waits_for_gateway(s)
     if is_suspending and not left and not unknown:
         status = RayServiceStatus(conditions=conditions.suspended(s.service, s.now))
-        return Decision(actions=(_write(s, status),), told=(Told(reason=ServiceEvent.SUSPENDED, note="all is gone"),))
+        return Decision(
+            actions=(_write(s, status),), events=(EventRecord(reason=ServiceEvent.SUSPENDED, note="all is gone"),)
+        )
     names = ", ".join(sorted(f"{item.resource.kind} {item.name}" for item in left)) or "what there is of a Gateway"
     status = replace(
         s.service.status,

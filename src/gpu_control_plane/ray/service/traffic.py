@@ -14,8 +14,8 @@ from gpu_control_plane.ray.service.actions import (
     Action,
     Delete,
     Ensure,
+    EventRecord,
     LabelHead,
-    Told,
 )
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.roles import (
@@ -41,7 +41,9 @@ def head_labels(s: Snapshot, roles: Roles) -> Iterable[Action]:
         label = head.metadata.labels.get("ray.io/serve", "")
         if serves is not None and label != ("true" if serves else "false"):
             note = f"requests {'may' if serves else 'do not'} go to the head {head.name}"
-            yield LabelHead(pod=head, serves=serves, told=Told(reason=ServiceEvent.UPDATED_HEAD_LABEL, note=note))
+            yield LabelHead(
+                pod=head, serves=serves, event=EventRecord(reason=ServiceEvent.UPDATED_HEAD_LABEL, note=note)
+            )
 
 
 def services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
@@ -69,8 +71,8 @@ def _service(s: Snapshot, manifest: dict[str, Any], view: ClusterView, *, owner:
         manifest=manifest,
         held=s.service_named(name),
         owner=owner.cluster if owner is not None else s.service,
-        created=Told(reason=ServiceEvent.CREATED_SERVICE, note=f"Service {name}", action="Create"),
-        updated=Told(
+        created=EventRecord(reason=ServiceEvent.CREATED_SERVICE, note=f"Service {name}", action="Create"),
+        updated=EventRecord(
             reason=ServiceEvent.UPDATED_SERVICE, note=f"Service {name} points to {view.name}", action="Update"
         ),
     )

@@ -9,7 +9,7 @@ from gpu_control_plane.api.ray.cluster import WorkerGroupSpec
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import ServedCluster
 from gpu_control_plane.ray.service import handover
-from gpu_control_plane.ray.service.actions import PatchCluster, Told
+from gpu_control_plane.ray.service.actions import EventRecord, PatchCluster
 from gpu_control_plane.ray.service.backend import Candidate, choose
 from gpu_control_plane.ray.service.desired_cluster import Match, is_scaled, replicas_of, with_replicas
 from gpu_control_plane.ray.service.events import ServiceEvent
@@ -145,13 +145,13 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
     begun = _side(s, pending, replicas_of(spec))
     begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
     gap = handover.has_gap(handover.settled(begun), handover.settled(_side(s, active, {})), terms.allowance)
-    told = Told(
+    event = EventRecord(
         reason=ServiceEvent.UPGRADE_WITH_GAP if gap else ServiceEvent.UPGRADE_BY_HANDOVER,
         note=f"{note}; {handover.GAP}" if gap else note,
         warning=gap,
     )
     body = {"metadata": {"annotations": annotations}, "spec": {"workerGroupSpecs": groups}}
-    return PatchCluster(cluster=pending.cluster, body=body, told=told)
+    return PatchCluster(cluster=pending.cluster, body=body, event=event)
 
 
 def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> Course:
@@ -322,19 +322,21 @@ def _patches(
             note = f"worker of group {move.group} goes, {move.replicas} stay: its cards are for {taking.name}"
             if move.gap:
                 note += "; until a worker of that answers, nothing does"
-            told = Told(reason=ServiceEvent.HANDING_OVER, note=note, warning=move.gap)
-            return (_scaled(giving, move.group, move.replicas, None, told),)
+            event = EventRecord(reason=ServiceEvent.HANDING_OVER, note=note, warning=move.gap)
+            return (_scaled(giving, move.group, move.replicas, None, event),)
         case Grow():
             bounds = _bounds(s, roles, terms, taking, move.group)
-            told = Told(
+            event = EventRecord(
                 reason=ServiceEvent.HANDING_OVER, note=f"{taking.name} gets worker {move.replicas} of {move.group}"
             )
-            return (_scaled(taking, move.group, move.replicas, bounds, told),)
+            return (_scaled(taking, move.group, move.replicas, bounds, event),)
         case _:
             return ()
 
 
-def _scaled(view: ClusterView, name: str, replicas: int, bounds: WorkerGroupSpec | None, told: Told) -> PatchCluster:
+def _scaled(
+    view: ClusterView, name: str, replicas: int, bounds: WorkerGroupSpec | None, event: EventRecord
+) -> PatchCluster:
     spec = view.cluster.spec
 
     def changed(group: WorkerGroupSpec) -> WorkerGroupSpec:
@@ -348,7 +350,7 @@ def _scaled(view: ClusterView, name: str, replicas: int, bounds: WorkerGroupSpec
     # The service's own numbers hold again when the handover is over.
     annotations = {Annotation.APPLIED_SCALE.value: None}
     body = {"metadata": {"annotations": annotations}, "spec": {"workerGroupSpecs": groups}}
-    return PatchCluster(cluster=view.cluster, body=body, told=told)
+    return PatchCluster(cluster=view.cluster, body=body, event=event)
 
 
 def _bounds(s: Snapshot, roles: Roles, terms: Terms, taking: ClusterView, name: str) -> WorkerGroupSpec:

@@ -7,12 +7,12 @@ import pytest
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.ray.service.applications import (
     BadConfig,
+    accepted_annotation,
     config_hash,
     digest_of,
-    is_told,
+    is_accepted,
     parse,
-    remembered,
-    telling,
+    serve_config_update,
 )
 from unit.ray.service.world import POOL, START, group, running
 
@@ -48,13 +48,13 @@ def test_a_configuration_that_json_does_not_hold_is_said(text: str) -> None:
 
 
 def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_capacity() -> None:
-    whole = telling({"applications": []}, "", 100, follows=True)
-    annotation = remembered(whole.mark, START)
-    assert is_told(whole, annotation)
-    assert telling({"applications": []}, annotation, 100, follows=False) == whole
-    kept = telling({"applications": [1]}, annotation, 100, follows=False)
-    assert is_told(kept, annotation)
-    assert not is_told(telling({"applications": [1]}, annotation, 60, follows=False), annotation)
+    whole = serve_config_update({"applications": []}, "", 100, follows=True)
+    annotation = accepted_annotation(whole.mark, START)
+    assert is_accepted(whole, annotation)
+    assert serve_config_update({"applications": []}, annotation, 100, follows=False) == whole
+    kept = serve_config_update({"applications": [1]}, annotation, 100, follows=False)
+    assert is_accepted(kept, annotation)
+    assert not is_accepted(serve_config_update({"applications": [1]}, annotation, 60, follows=False), annotation)
     assert digest_of(annotation) == config_hash({"applications": []})
 
 

@@ -62,7 +62,7 @@ def test_without_upgrades_a_change_is_told_and_not_carried_out(zero_downtime: bo
     held = find(world.service.status.conditions, ServiceCondition.UP_TO_DATE)
     assert held is not None
     assert (held.status, held.reason) == ("False", "ChangeNotCarriedOut")
-    assert world.told.count("ChangeNotCarriedOut") == 1
+    assert world.events.count("ChangeNotCarriedOut") == 1
     assert world.ready()
 
 
@@ -82,7 +82,7 @@ def test_clusters_of_kuberay_are_taken_over_without_a_second_one(seen: bool) -> 
     assert (world.active == before) is seen
     marks = world.clusters[world.active].metadata.annotations
     assert marks[Annotation.KUBERAY_VERSION.value] == RayOptions().version
-    assert "TookOverRayCluster" in world.told_of_actions
+    assert "TookOverRayCluster" in world.action_events
 
 
 @pytest.mark.parametrize("version", ["v1.4.0", "gpu-control-plane-0.0.1"])
@@ -161,8 +161,8 @@ def test_an_upgrade_whose_cards_are_taken_meanwhile_goes_on_worker_by_worker(tog
     assert not world.terms()
     world.others = taken
     world.settle()
-    assert "UpgradeByHandover" in world.told_of_actions
-    assert "UpgradeWithGap" not in world.told_of_actions
+    assert "UpgradeByHandover" in world.action_events
+    assert "UpgradeWithGap" not in world.action_events
     assert world.ready()
     assert not world.pending
     assert list(world.clusters) == [world.active]
@@ -276,7 +276,7 @@ def test_an_upgrade_that_becomes_a_handover_with_a_gap_says_so() -> None:
     world.settle()
     world.change_cluster(group(replicas=1, image="ray:2"), image="ray:2")
     world.settle()
-    assert "UpgradeWithGap" in world.told_of_actions
+    assert "UpgradeWithGap" in world.action_events
     assert world.ready()
     assert not world.pending
 
@@ -318,7 +318,7 @@ def test_cards_of_no_pool_are_waited_for_while_the_old_cluster_serves() -> None:
     world.settle()
     assert world.ready()
     assert list(world.clusters) == [world.active] != [old]
-    assert "UpgradeWithGap" not in world.told_of_actions
+    assert "UpgradeWithGap" not in world.action_events
 
 
 def test_cards_of_no_pool_are_handed_over_where_that_is_asked_for() -> None:

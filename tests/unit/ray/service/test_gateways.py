@@ -62,7 +62,7 @@ def test_a_new_configuration_is_not_told_to_the_old_cluster_while_the_gateway_ap
     world.change(serveConfigV2=config, rayClusterConfig=body)
     world.settle(4)
     assert len(world.puts) == puts
-    assert "ChangeNotCarriedOut" not in world.told
+    assert "ChangeNotCarriedOut" not in world.events
     world.gateway_known = True
     world.settle()
     assert world.active != old

@@ -134,8 +134,8 @@ class World:
         """Clusters, by image, whose applications never run."""
         self.needed: dict[str, int] = {}
         """Workers of each group without which not all deployments run; one of each group by default."""
-        self.told_of_actions: list[str] = []
-        self.told: list[str] = []
+        self.action_events: list[str] = []
+        self.events: list[str] = []
         self.notes: list[str] = []
         self.before: list[Callable[[Action], None]] = []
         self.checks: list[Callable[[Action], None]] = []
@@ -192,13 +192,13 @@ class World:
             for look in self.before:
                 look(action)
             writes += self._apply(action)
-            if (told := getattr(action, "told", None)) is not None:
-                self.told_of_actions.append(told.reason)
+            if (event := getattr(action, "event", None)) is not None:
+                self.action_events.append(event.reason)
             for check in self.checks:
                 check(action)
         if self.service.status is not before:
-            self.told += [told.reason for told in decision.told]
-            self.notes += [told.note for told in decision.told]
+            self.events += [event.reason for event in decision.events]
+            self.notes += [event.note for event in decision.events]
         return decision
 
     def ask(self, key: Key, name: str, call: object, *, every: float | None = None) -> Answer[Any] | None:
