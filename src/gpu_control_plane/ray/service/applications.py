@@ -43,7 +43,7 @@ def config_hash(config: Mapping[str, Any]) -> str:
 class ServeConfigUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """What Ray Serve of one cluster is to be told."""
 
-    mark: str
+    config_id: str
     """A short name of the configuration and of the capacity."""
     config: Mapping[str, Any] | None = None
     """None: the configuration that it has, with another capacity."""
@@ -62,18 +62,18 @@ def serve_config_update(
     what it has, since what is new may be made for the new cluster. Where both are the same, it can be told again."""
     wanted, held = config_hash(config), digest_of(annotation)
     known = follows or held == wanted
-    mark = f"{wanted if known else held}:{'' if capacity is None else capacity}"
-    return ServeConfigUpdate(mark=mark, config=config if known else None, capacity=capacity)
+    config_id = f"{wanted if known else held}:{'' if capacity is None else capacity}"
+    return ServeConfigUpdate(config_id=config_id, config=config if known else None, capacity=capacity)
 
 
-def accepted_annotation(mark: str, at: datetime) -> str:
+def accepted_annotation(config_id: str, at: datetime) -> str:
     """The value of the annotation once a configuration has been accepted."""
-    return f"{mark}@{at.strftime('%Y%m%dT%H%M%SZ')}"
+    return f"{config_id}@{at.strftime('%Y%m%dT%H%M%SZ')}"
 
 
 def is_accepted(update: ServeConfigUpdate, annotation: str) -> bool:
     """Whether Ray Serve has accepted this as the last thing."""
-    return annotation.partition("@")[0] == update.mark
+    return annotation.partition("@")[0] == update.config_id
 
 
 def digest_of(annotation: str) -> str:

@@ -18,11 +18,11 @@ from gpu_control_plane.ray.service.actions import (
 )
 from gpu_control_plane.ray.service.applications import accepted_annotation
 from gpu_control_plane.ray.service.desired_cluster import (
-    Marks,
     Match,
+    SpecFingerprint,
     cluster_manifest,
     is_scaled,
-    scale_mark,
+    scale_hash,
     wanted_groups,
     with_replicas,
 )
@@ -30,15 +30,15 @@ from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import replica_units
 from gpu_control_plane.ray.service.roles import (
     Roles,
-    Way,
+    UpgradeMode,
+    current_fingerprint,
     deletion_delay,
     is_foreign,
-    marks,
     match_of,
     unused_since,
 )
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
-from gpu_control_plane.ray.service.upgrade import Course, NextRoles
+from gpu_control_plane.ray.service.upgrade import NextRoles, UpgradePlan
 
 
 def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
@@ -47,8 +47,8 @@ def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
         return
     desired = s.service.spec.ray_cluster_config
     spec, annotations = desired, {}
-    if roles.way is Way.HANDOVER and roles.terms is not None:
-        annotations = {Annotation.HANDOVER.value: roles.terms.text(), Annotation.APPLIED_SCALE.value: ""}
+    if roles.mode is UpgradeMode.HANDOVER and roles.budget is not None:
+        annotations = {Annotation.HANDOVER.value: roles.budget.text(), Annotation.APPLIED_SCALE.value: ""}
         spec = replace(
             desired,
             worker_group_specs=tuple(
@@ -56,7 +56,7 @@ def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
                 for group in desired.worker_group_specs
             ),
         )
-    elif roles.way is Way.INCREMENTAL:
+    elif roles.mode is UpgradeMode.INCREMENTAL:
         groups = tuple(replace(group, replicas=group.min_replicas or 0) for group in desired.worker_group_specs)
         spec = replace(desired, worker_group_specs=groups)
     manifest = cluster_manifest(s.service, roles.pending, s.options, spec=spec, annotations=annotations)
@@ -65,30 +65,30 @@ def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
 
 
 def take_overs(s: Snapshot) -> Iterable[PatchCluster]:
-    """Clusters that another operator, or another release of this one, has made get marks that are understood here."""
+    """Clusters made by another operator, or another release of this one, get the annotations that this one reads."""
     for view in filter(None, (s.active, s.pending)):
         if view.deleting or not is_foreign(s, view):
             continue
-        annotations = marks(s, view).annotations(s.options)
+        annotations = current_fingerprint(s, view).annotations(s.options)
         if not view.annotation(Annotation.KUBERAY_VERSION).startswith(OWN_VERSIONS):
             # KubeRay's numbers of workers stay until the spec's change.
-            annotations[Annotation.APPLIED_SCALE.value] = scale_mark(s.service.spec.ray_cluster_config)
+            annotations[Annotation.APPLIED_SCALE.value] = scale_hash(s.service.spec.ray_cluster_config)
         event = EventRecord(
             reason=ServiceEvent.TOOK_OVER_CLUSTER, note=f"RayCluster {view.name} is looked after by this operator"
         )
         yield _annotated(view, annotations, event)
 
 
-def refreshes(s: Snapshot, roles: Roles, course: Course, after: NextRoles) -> Iterable[PatchCluster]:
+def refreshes(s: Snapshot, roles: Roles, plan: UpgradePlan, after: NextRoles) -> Iterable[PatchCluster]:
     """Changes of clusters that exist: worker groups that were added, numbers of workers."""
-    patched = {patch.cluster.name for patch in course.patches} if not (after.promoted or after.undone) else set()
+    patched = {patch.cluster.name for patch in plan.patches} if not (after.promoted or after.undone) else set()
     if patched:
-        yield from course.patches
+        yield from plan.patches
     newest = s.named(after.active if roles.back else after.pending or after.active)
     for view in filter(None, (s.named(after.active), s.named(after.pending))):
         if view.deleting or view.name in patched:
             continue
-        follows = view is newest and (roles.way is not Way.HANDOVER or after.promoted or after.undone)
+        follows = view is newest and (roles.mode is not UpgradeMode.HANDOVER or after.promoted or after.undone)
         patch = _refresh(s, view, follows=follows)
         if patch is not None:
             yield patch
@@ -103,7 +103,7 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
         annotations[Annotation.UNUSED_SINCE.value] = None
     if follows:
         found = match_of(s, view)
-        scale_differs = view.annotation(Annotation.APPLIED_SCALE) != scale_mark(desired)
+        scale_differs = view.annotation(Annotation.APPLIED_SCALE) != scale_hash(desired)
         if found is Match.GROWN or (found is Match.SAME and scale_differs):
             groups = wanted_groups(view.cluster, desired)
             if groups != held.worker_group_specs:
@@ -111,9 +111,9 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
                 event = EventRecord(
                     reason=ServiceEvent.UPDATED_CLUSTER, note=f"workers of {view.name} follow the spec", action="Update"
                 )
-            annotations[Annotation.APPLIED_SCALE.value] = scale_mark(desired)
+            annotations[Annotation.APPLIED_SCALE.value] = scale_hash(desired)
             if found is Match.GROWN:
-                annotations |= Marks.of(desired).annotations(s.options)
+                annotations |= SpecFingerprint.of(desired).annotations(s.options)
         if view.annotation(Annotation.HANDOVER):
             annotations[Annotation.HANDOVER.value] = None
     if not annotations and not spec:
@@ -122,7 +122,7 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
     return PatchCluster(cluster=view.cluster, body={**body, "spec": spec} if spec else body, event=event)
 
 
-def marks_of_unused(s: Snapshot, roles: Roles, after: NextRoles) -> Iterable[PatchCluster]:
+def unused_since_patches(s: Snapshot, roles: Roles, after: NextRoles) -> Iterable[PatchCluster]:
     """Clusters that have lost their role say since when, so that whoever deletes them waits no longer than asked."""
     for view in s.without_role(after.active, after.pending):
         if not view.deleting and view not in roles.drop and unused_since(view) is None:

@@ -25,7 +25,7 @@ from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.execute import Executor
 from gpu_control_plane.ray.service.gateway_caches import GatewayCaches
 from gpu_control_plane.ray.service.serve_calls import ProxyOf, ServeCalls
-from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
+from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Timings
 from gpu_control_plane.ray.watched import Watched
 from gpu_control_plane.rules.ray.problem import Facts, sentences
 from gpu_control_plane.rules.ray.service import service_problems
@@ -60,7 +60,7 @@ def build(
     *,
     proxy: ProxyOf | None = None,
     poll_seconds: float = _POLL_SECONDS,
-    waits: Waits | None = None,
+    timings: Timings | None = None,
     rng: random.Random | None = None,
 ) -> None:
     """Add the controller of RayServices to a process. Tests say by `proxy` where proxies of Ray Serve are."""
@@ -76,7 +76,7 @@ def build(
     async def target(cluster: RayCluster) -> Target:
         return await parts.access.target(cluster, own_head_service(cluster, heads.get))
 
-    talk = ServeCalls(
+    serve_calls = ServeCalls(
         parts.dashboard,
         calls,
         target,
@@ -87,7 +87,7 @@ def build(
     gateways_changed = Signal("ray-service-gateways")
     gateways = GatewayCaches(runtime.unfenced_client, gateways_changed.fire)
     runtime.service(gateways.run)
-    chance = rng or random.Random()
+    rng = rng or random.Random()
 
     def take_snapshot(service: RayService) -> Snapshot:
         views = tuple(
@@ -113,8 +113,8 @@ def build(
             config=config,
             other_operator=f"{holder.holder} in namespace {holder.namespace}" if holder is not None else "",
             options=options,
-            waits=waits or _waits(parts),
-            suffix="".join(chance.choices(string.ascii_lowercase + string.digits, k=_SUFFIX)),
+            timings=timings or _timings(parts),
+            suffix="".join(rng.choices(string.ascii_lowercase + string.digits, k=_SUFFIX)),
             now=parts.now(),
         )
 
@@ -126,7 +126,7 @@ def build(
             return None
         snapshot = take_snapshot(service)
         if not service.deleting and not snapshot.other_operator and not snapshot.problems:
-            snapshot = talk.heard(snapshot)
+            snapshot = serve_calls.observed(snapshot)
         decision = decide(snapshot)
         gateways.learn(await executor.carry_out(service, decision))
         return Requeue(after=decision.again_in) if decision.again_in is not None else None
@@ -148,9 +148,9 @@ def build(
     controller.watch(parts.lease.changed, lambda _fired: [service.key for service in services])
 
 
-def _waits(parts: RayParts) -> Waits:
+def _timings(parts: RayParts) -> Timings:
     settings = parts.settings
-    return Waits(
+    return Timings(
         handover_patience=settings.service_handover_patience,
         scheduling_patience=settings.service_scheduling_patience,
     )

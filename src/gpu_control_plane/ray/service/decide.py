@@ -29,12 +29,12 @@ from gpu_control_plane.ray.service.cluster_changes import (
     creation,
     deletion,
     expiries,
-    marks_of_unused,
     next_deletion,
     refreshes,
     take_overs,
+    unused_since_patches,
 )
-from gpu_control_plane.ray.service.conditions import Standing
+from gpu_control_plane.ray.service.conditions import ConditionInputs
 from gpu_control_plane.ray.service.desired_cluster import (
     Match,
 )
@@ -42,16 +42,16 @@ from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.incremental import ALL
 from gpu_control_plane.ray.service.roles import (
     Roles,
-    Way,
+    UpgradeMode,
     decide_roles,
     is_incremental,
     leaves_gateway,
     match_of,
     waits_for_gateway,
 )
-from gpu_control_plane.ray.service.snapshot import NOBODY, Snapshot
+from gpu_control_plane.ray.service.snapshot import NO_CLUSTER, Snapshot
 from gpu_control_plane.ray.service.traffic import gateway_route, head_labels, services, stale_services
-from gpu_control_plane.ray.service.upgrade import Course, NextRoles, chart, next_roles
+from gpu_control_plane.ray.service.upgrade import NextRoles, UpgradePlan, next_roles, plan_upgrade
 
 _RUNNING: Final = "Running"
 _GATEWAY_CHECK: Final = timedelta(seconds=1)
@@ -125,16 +125,16 @@ def _run(s: Snapshot) -> Decision:
         # decided when it is seen.
         return Decision(actions=noted)
     roles = decide_roles(s)
-    course = chart(s, roles)
-    after = next_roles(roles, course)
-    status = _status(s, roles, course, after)
+    plan = plan_upgrade(s, roles)
+    after = next_roles(roles, plan)
+    status = _status(s, roles, plan, after)
     begins = after.pending != s.pending_status.ray_cluster_name
     before: list[Action] = [
         *head_labels(s, roles),
-        *services(s, roles, course),
+        *services(s, roles, plan),
         *(deletion(view, "it is not wanted any more") for view in roles.drop if not view.deleting),
     ]
-    patches = [*refreshes(s, roles, course, after), *marks_of_unused(s, roles, after)]
+    patches = [*refreshes(s, roles, plan, after), *unused_since_patches(s, roles, after)]
     last: list[Action] = [
         *gateway_route(s, roles, after, status),
         *creation(s, roles),
@@ -142,7 +142,7 @@ def _run(s: Snapshot) -> Decision:
         *expiries(s, after),
         *stale_services(s),
     ]
-    moments = [course.again_in, next_deletion(s, after), _time_left(s)]
+    moments = [plan.again_in, next_deletion(s, after), _time_left(s)]
     if waits_for_gateway(s) or (is_incremental(s.service) and not s.gateway.served):
         moments.append(_GATEWAY_RECHECK if s.gateway.known else _GATEWAY_CHECK)
     waits = [moment.total_seconds() for moment in moments if moment is not None]
@@ -153,23 +153,23 @@ def _run(s: Snapshot) -> Decision:
     )
 
 
-def _status(s: Snapshot, roles: Roles, course: Course, after: NextRoles) -> RayServiceStatus:
+def _status(s: Snapshot, roles: Roles, plan: UpgradePlan, after: NextRoles) -> RayServiceStatus:
     endpoints = s.endpoints if s.backend else 0
-    standing = Standing(
+    inputs = ConditionInputs(
         active=after.active,
         pending=after.pending,
         endpoints=endpoints,
         back=roles.back and not after.undone,
         refused=roles.refused or _comes_next(s, after),
-        progress=course.progress,
-        loss=course.loss,
+        progress=plan.progress,
+        loss=plan.loss,
         config_refused=_config_refused(s, after),
     )
-    held = conditions.running(s.service, standing, s.now)
-    active = _whole(s) if after.promoted or after.undone else course.active
-    pending = course.pending
-    if leaves_gateway(s) and not (roles.way is Way.INCREMENTAL and after.pending):
-        kept = replace((active if after.active else pending) or NOBODY, target_capacity=ALL)
+    held = conditions.running(s.service, inputs, s.now)
+    active = _whole(s) if after.promoted or after.undone else plan.active
+    pending = plan.pending
+    if leaves_gateway(s) and not (roles.mode is UpgradeMode.INCREMENTAL and after.pending):
+        kept = replace((active if after.active else pending) or NO_CLUSTER, target_capacity=ALL)
         active, pending = (kept, pending) if after.active else (active, kept)
     return RayServiceStatus(
         service_status=_RUNNING if is_true(held, ServiceCondition.READY) else "",
@@ -200,8 +200,8 @@ def _served(s: Snapshot, name: str, share: ServedCluster | None) -> ServedCluste
     if not name:
         return None
     view = s.named(name)
-    held = next((each for each in (s.active_status, s.pending_status) if each.ray_cluster_name == name), NOBODY)
-    parts = share or NOBODY
+    held = next((each for each in (s.active_status, s.pending_status) if each.ray_cluster_name == name), NO_CLUSTER)
+    parts = share or NO_CLUSTER
     return ServedCluster(
         ray_cluster_name=name,
         ray_cluster_status=view.cluster.status if view is not None else None,

@@ -37,14 +37,14 @@ class Match(enum.Enum):
     OTHER = "it was made from something else"
 
 
-class Marks(msgspec.Struct, frozen=True):
+class SpecFingerprint(msgspec.Struct, frozen=True):
     """What a cluster says of the spec that it was made from."""
 
     spec_hash: str
     groups: int
 
     @classmethod
-    def of(cls, spec: RayClusterSpec) -> "Marks":
+    def of(cls, spec: RayClusterSpec) -> "SpecFingerprint":
         return cls(spec_hash(spec), len(spec.worker_group_specs))
 
     def annotations(self, options: RayOptions) -> dict[str, str]:
@@ -55,35 +55,35 @@ class Marks(msgspec.Struct, frozen=True):
         }
 
 
-def marks_of(cluster: RayCluster) -> Marks:
+def fingerprint_of(cluster: RayCluster) -> SpecFingerprint:
     held = cluster.metadata.annotations
     groups = held.get(Annotation.NUM_WORKER_GROUPS.value, "")
-    return Marks(held.get(Annotation.SPEC_HASH.value, ""), int(groups) if groups.isdecimal() else 0)
+    return SpecFingerprint(held.get(Annotation.SPEC_HASH.value, ""), int(groups) if groups.isdecimal() else 0)
 
 
-def match(marks: Marks, desired: RayClusterSpec) -> Match:
+def match(fingerprint: SpecFingerprint, desired: RayClusterSpec) -> Match:
     """Whether what a cluster was made from is what is desired."""
-    if marks.spec_hash == spec_hash(desired):
+    if fingerprint.spec_hash == spec_hash(desired):
         return Match.SAME
     groups = desired.worker_group_specs
-    if len(groups) > marks.groups:
-        trimmed = replace(desired, worker_group_specs=groups[: marks.groups])
-        if marks.spec_hash == spec_hash(trimmed):
+    if len(groups) > fingerprint.groups:
+        trimmed = replace(desired, worker_group_specs=groups[: fingerprint.groups])
+        if fingerprint.spec_hash == spec_hash(trimmed):
             return Match.GROWN
     return Match.OTHER
 
 
-def marks_when_taken_over(cluster: RayCluster, service: RayService, *, newest: bool) -> Marks:
-    """The marks of a cluster that another operator, or another release, has made by its own hashes.
+def fingerprint_when_taken_over(cluster: RayCluster, service: RayService, *, newest: bool) -> SpecFingerprint:
+    """The fingerprint of a cluster that another operator, or another release, has made by its own hashes.
 
-    The newest cluster belongs to the spec that its operator had seen last. If that is the spec of today, so do its
-    marks; otherwise what the cluster is like now decides whether the spec has changed meanwhile.
+    The newest cluster belongs to the spec that its operator had seen last. If that is the spec of today, it is the
+    fingerprint of that; otherwise what the cluster is like now decides whether the spec has changed meanwhile.
     """
     seen = service.status.observed_generation == service.metadata.generation
-    return Marks.of(service.spec.ray_cluster_config if newest and seen else as_written(cluster))
+    return SpecFingerprint.of(service.spec.ray_cluster_config if newest and seen else as_written(cluster))
 
 
-def scale_mark(spec: RayClusterSpec) -> str:
+def scale_hash(spec: RayClusterSpec) -> str:
     """The numbers of workers that a service asks for, as a short name. What Ray's autoscaler decides is none of it."""
     scaled = bool(spec.enable_in_tree_autoscaling)
     numbers = [
@@ -118,8 +118,8 @@ def cluster_manifest(
             },
             "annotations": {
                 **_copied(service),
-                **Marks.of(desired).annotations(options),
-                Annotation.APPLIED_SCALE.value: scale_mark(desired),
+                **SpecFingerprint.of(desired).annotations(options),
+                Annotation.APPLIED_SCALE.value: scale_hash(desired),
                 **annotations,
             },
             "ownerReferences": [msgspec.to_builtins(owner)],

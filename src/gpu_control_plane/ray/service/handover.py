@@ -37,7 +37,7 @@ class Bounds(msgspec.Struct, frozen=True, array_like=True):
     most: int | None = None
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class HandoverBudget(msgspec.Struct, frozen=True, kw_only=True):
     """What a handover began with: kept in an annotation of the cluster that takes over."""
 
     allowance: dict[str, int]
@@ -53,7 +53,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self, order="deterministic").decode()
 
     @classmethod
-    def read(cls, text: str) -> "Terms | None":
+    def read(cls, text: str) -> "HandoverBudget | None":
         try:
             return msgspec.json.decode(text, type=cls) if text else None
         except msgspec.DecodeError:
@@ -78,7 +78,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Of those without a node, how many wait until there are cards for all of them."""
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two clusters."""
 
     groups: tuple[Group, ...] = ()
@@ -140,8 +140,8 @@ Move = Wait | SwitchFirst | Shrink | Grow | Done
 
 
 def next_move(  # noqa: PLR0911 - one question after the other
-    target: Side,
-    source: Side,
+    target: ClusterCapacity,
+    source: ClusterCapacity,
     allowance: Units,
     *,
     switched: bool,
@@ -184,7 +184,9 @@ def next_move(  # noqa: PLR0911 - one question after the other
     return Grow(growing.name, growing.wanted + 1)
 
 
-def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, patient: bool, failing: bool) -> Move:
+def _shrink(
+    giving: Group, target: ClusterCapacity, *, switched: bool, may_answer: bool, patient: bool, failing: bool
+) -> Move:
     """A worker goes. Before the last one of its kind, without which the source does not answer for all, requests go
     elsewhere if they can; they are waited for if there is hope, or if nothing would come of its cards."""
     last = giving.wanted == 1 and not switched and giving.running > 0
@@ -195,12 +197,12 @@ def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, pa
     return Shrink(giving.name, giving.wanted - 1, gap=last)
 
 
-def outweighs(target: Side, source: Side) -> bool:
+def outweighs(target: ClusterCapacity, source: ClusterCapacity) -> bool:
     """Whether the target has as many workers as the source still has, so that requests lose nothing by going there."""
     return target.whole or target.cards >= source.cards
 
 
-def has_gap(target: Side, source: Side, allowance: Units) -> bool:
+def has_gap(target: ClusterCapacity, source: ClusterCapacity, allowance: Units) -> bool:
     """Whether there will be a time without an answer, even if all goes well: the moves played to their end, with
     applications that answer as soon as there is a worker of each group. A gap after very many moves is not foreseen: a
     spec may name any number of workers."""
@@ -219,7 +221,7 @@ def has_gap(target: Side, source: Side, allowance: Units) -> bool:
     return False
 
 
-def settled(one: Side) -> Side:
+def settled(one: ClusterCapacity) -> ClusterCapacity:
     """The cluster with all workers that it is to have, and no others."""
     groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in one.groups)
     return msgspec.structs.replace(one, groups=groups)
@@ -260,12 +262,12 @@ def fits(wanted: Units, free: Units) -> bool:
     return all(units <= free[resource] for resource, units in wanted.items() if resource in free)
 
 
-def side(
+def cluster_capacity(
     spec: RayClusterSpec, pods: Sequence[RayPod], goals: Mapping[str, int], pooled: Iterable[str], *, head_ready: bool
-) -> Side:
+) -> ClusterCapacity:
     """A cluster as the handover sees it: its groups with cards."""
     pools = tuple(pooled)
-    return Side(
+    return ClusterCapacity(
         groups=tuple(
             _group(group, units, pods, goals.get(group.group_name, 0))
             for group in spec.worker_group_specs
@@ -324,21 +326,21 @@ def scheduled_units(groups: Iterable[Group], head: Units) -> dict[str, int]:
     return total([(head, 1), *((group.units, group.there - group.unscheduled) for group in groups)])
 
 
-def _to_grow(target: Side) -> Group | None:
+def _to_grow(target: ClusterCapacity) -> Group | None:
     """The group that gets the next worker: one without any first, so that every deployment finds its place soon."""
     lacking = [group for group in target.groups if group.wanted < group.goal]
     return min(lacking, key=lambda group: group.wanted / group.goal, default=None)
 
 
-def _to_shrink(source: Side, resources: Iterable[str]) -> Group | None:
+def _to_shrink(source: ClusterCapacity, resources: Iterable[str]) -> Group | None:
     """The group that gives the next worker: of those with the right cards, the one with most left."""
     scarce = set(resources)
     giving = [group for group in source.groups if group.wanted and scarce & group.units.keys()]
     return max(giving, key=lambda group: group.wanted, default=None)
 
 
-def _played(one: Side, group: str, replicas: int) -> Side:
-    return Side(
+def _played(one: ClusterCapacity, group: str, replicas: int) -> ClusterCapacity:
+    return ClusterCapacity(
         groups=tuple(
             msgspec.structs.replace(held, wanted=replicas, there=replicas, running=replicas)
             if held.name == group

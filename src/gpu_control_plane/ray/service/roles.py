@@ -17,29 +17,29 @@ from gpu_control_plane.kube.conditions import find, is_true
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.service.actions import EventRecord
 from gpu_control_plane.ray.service.desired_cluster import (
-    Marks,
     Match,
+    SpecFingerprint,
+    fingerprint_of,
+    fingerprint_when_taken_over,
     is_scaled,
-    marks_of,
-    marks_when_taken_over,
     match,
     replicas_of,
-    scale_mark,
+    scale_hash,
 )
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import (
     GAP,
     NONE,
     Bounds,
-    Terms,
+    HandoverBudget,
     Units,
+    cluster_capacity,
     demand,
     fits,
     has_gap,
     pod_units,
     scheduled_units,
     settled,
-    side,
     total,
 )
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
@@ -48,7 +48,7 @@ NEVER: Final = "never"
 ALWAYS: Final = "always"
 
 
-class Way(enum.Enum):
+class UpgradeMode(enum.Enum):
     """How one cluster takes over from another."""
 
     NONE = "there is no upgrade"
@@ -62,12 +62,12 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
 
     active: str = ""
     pending: str = ""
-    way: Way = Way.NONE
+    mode: UpgradeMode = UpgradeMode.NONE
     back: bool = False
     """Whether the upgrade is being undone: the active cluster gets everything back."""
     create: bool = False
     """Whether the pending cluster is to be made."""
-    terms: Terms | None = None
+    budget: HandoverBudget | None = None
     """Of the handover."""
     drop: tuple[ClusterView, ...] = ()
     """Clusters that have never answered and are not wanted any more: they go at once."""
@@ -92,12 +92,12 @@ def decide_roles(s: Snapshot) -> Roles:
 
 def match_of(s: Snapshot, view: ClusterView) -> Match:
     """How a cluster stands to the spec, as soon as it has been taken over."""
-    return match(marks(s, view), s.service.spec.ray_cluster_config)
+    return match(current_fingerprint(s, view), s.service.spec.ray_cluster_config)
 
 
-def marks(s: Snapshot, view: ClusterView) -> Marks:
+def current_fingerprint(s: Snapshot, view: ClusterView) -> SpecFingerprint:
     if not is_foreign(s, view):
-        return marks_of(view.cluster)
+        return fingerprint_of(view.cluster)
     newest = s.pending_status.ray_cluster_name or s.active_status.ray_cluster_name
     # Where changes are not carried out, or the last one was not or is waiting for a way back, that it was seen says
     # nothing.
@@ -106,7 +106,7 @@ def marks(s: Snapshot, view: ClusterView) -> Marks:
     refused = up_to_date is not None and up_to_date.reason == ServiceReason.NOT_CARRIED_OUT
     waits = refused or is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS)
     carried_out = not waits and upgrade_type(s.service) is not ServiceUpgradeType.NONE and not _without_upgrades(s)
-    return marks_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
+    return fingerprint_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
 
 
 def is_foreign(s: Snapshot, view: ClusterView) -> bool:
@@ -144,7 +144,7 @@ def leaves_gateway(s: Snapshot) -> bool:
 def deletion_delay(s: Snapshot) -> timedelta:
     """How long a cluster stays from which requests have been taken away."""
     seconds = s.service.spec.ray_cluster_deletion_delay_seconds
-    return s.waits.deletion_delay if seconds is None else timedelta(seconds=seconds)
+    return s.timings.deletion_delay if seconds is None else timedelta(seconds=seconds)
 
 
 def unused_since(view: ClusterView) -> datetime | None:
@@ -166,20 +166,20 @@ def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after t
         if living is not None and (refused := _refused(s)):
             return Roles(active=living.name, refused=refused)
         return _start(s, active, name="" if pending is not None else name)
-    way = _way_of(s, active, pending)
-    terms = Terms.read(pending.annotation(Annotation.HANDOVER))
+    mode = _mode_of(s, active, pending)
+    budget = HandoverBudget.read(pending.annotation(Annotation.HANDOVER))
     if match_of(s, pending) is not Match.OTHER:
-        return Roles(active=active.name if active is not None else "", pending=name, way=way, terms=terms)
-    if s.backend == name and (living is None or way is Way.AT_ONCE):
+        return Roles(active=active.name if active is not None else "", pending=name, mode=mode, budget=budget)
+    if s.backend == name and (living is None or mode is UpgradeMode.AT_ONCE):
         return _with_requests(s, living, pending, fulfilled=fulfilled)
     if living is None:
         return _replace(s, active, pending)
-    if way is Way.INCREMENTAL or (way is Way.HANDOVER and fulfilled):
-        return Roles(active=living.name, pending=name, way=way, back=True, terms=terms)
+    if mode is UpgradeMode.INCREMENTAL or (mode is UpgradeMode.HANDOVER and fulfilled):
+        return Roles(active=living.name, pending=name, mode=mode, back=True, budget=budget)
     refused = "" if fulfilled else _refused(s)
     if fulfilled or refused:
-        if way is Way.HANDOVER:
-            return Roles(active=living.name, pending=name, way=way, back=True, terms=terms, refused=refused)
+        if mode is UpgradeMode.HANDOVER:
+            return Roles(active=living.name, pending=name, mode=mode, back=True, budget=budget, refused=refused)
         return Roles(active=living.name, drop=(pending,), refused=refused)
     if s.backend == name:
         # It has the requests already: what it replaces is what goes.
@@ -192,7 +192,7 @@ def _with_requests(s: Snapshot, living: ClusterView | None, pending: ClusterView
     if living is None or not (fulfilled or _refused(s)):
         return _start(s, pending)
     if fulfilled:
-        return Roles(active=pending.name, pending=living.name, way=Way.AT_ONCE)
+        return Roles(active=pending.name, pending=living.name, mode=UpgradeMode.AT_ONCE)
     return Roles(active=pending.name, refused=_refused(s))
 
 
@@ -201,12 +201,12 @@ def _replace(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> R
     return msgspec.structs.replace(started, drop=(pending,) if started.pending != pending.name else ())
 
 
-def _way_of(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> Way:
+def _mode_of(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> UpgradeMode:
     if active is None:
-        return Way.AT_ONCE
+        return UpgradeMode.AT_ONCE
     if s.pending_status.target_capacity is not None:
-        return Way.INCREMENTAL
-    return Way.HANDOVER if pending.annotation(Annotation.HANDOVER) else Way.AT_ONCE
+        return UpgradeMode.INCREMENTAL
+    return UpgradeMode.HANDOVER if pending.annotation(Annotation.HANDOVER) else UpgradeMode.AT_ONCE
 
 
 def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
@@ -214,7 +214,7 @@ def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
     roles = Roles(
         active=active.name if active is not None else "",
         pending=name or f"{s.service.name}-{s.suffix}",
-        way=Way.AT_ONCE,
+        mode=UpgradeMode.AT_ONCE,
         create=True,
     )
     before = None if name else _of_before(s, active)
@@ -223,7 +223,7 @@ def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
     if active is None or active.deleting:
         return roles
     if is_incremental(s.service):
-        return msgspec.structs.replace(roles, way=Way.INCREMENTAL)
+        return msgspec.structs.replace(roles, mode=UpgradeMode.INCREMENTAL)
     if before is not None:
         return roles
     return _with_handover(s, active, roles)
@@ -233,7 +233,7 @@ def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
     desired = s.service.spec.ray_cluster_config
     keep = {active.name if active is not None else "", s.pending_status.ray_cluster_name}
     for view in s.without_role(*keep):
-        whole = view.annotation(Annotation.APPLIED_SCALE) == scale_mark(desired)
+        whole = view.annotation(Annotation.APPLIED_SCALE) == scale_hash(desired)
         if whole and not view.deleting and not is_foreign(s, view) and match_of(s, view) is Match.SAME:
             return view
     return None
@@ -241,14 +241,14 @@ def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
 
 def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
     """Decide whether both clusters fit beside each other, and if not, on what terms workers are handed over."""
-    wish = wish_of(s.service)
-    if wish == NEVER:
+    setting = in_place_upgrade_setting(s.service)
+    if setting == NEVER:
         return roles
     desired = s.service.spec.ray_cluster_config
     goals = _goals(s, active)
     needed = demand(desired, goals, s.free)
     lacking = {resource: units for resource, units in needed.items() if units > s.free.get(resource, units)}
-    if wish != ALWAYS and not lacking:
+    if setting != ALWAYS and not lacking:
         return roles
     head = pod_units(desired.head_group_spec.template, s.free)
     if not fits(head, s.free):
@@ -259,25 +259,27 @@ def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
         return msgspec.structs.replace(
             roles, events=(EventRecord(reason=ServiceEvent.UPGRADE_WAITS, note=note, warning=True),)
         )
-    terms = handover_terms(s, active)
-    event = _announcement(s, active, goals, terms, lacking)
-    return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, events=(event,))
+    budget = new_budget(s, active)
+    event = _announcement(s, active, goals, budget, lacking)
+    return msgspec.structs.replace(roles, mode=UpgradeMode.HANDOVER, budget=budget, events=(event,))
 
 
-def wish_of(service: RayService) -> str:
+def in_place_upgrade_setting(service: RayService) -> str:
     """What the annotation says of handovers: auto, always or never."""
     return service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
 
 
-def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms: Terms, lacking: Units) -> EventRecord:
-    target = side(s.service.spec.ray_cluster_config, (), goals, s.free, head_ready=True)
+def _announcement(
+    s: Snapshot, active: ClusterView, goals: dict[str, int], budget: HandoverBudget, lacking: Units
+) -> EventRecord:
+    target = cluster_capacity(s.service.spec.ray_cluster_config, (), goals, s.free, head_ready=True)
     target = msgspec.structs.replace(
         target, groups=tuple(msgspec.structs.replace(group, wanted=0) for group in target.groups)
     )
-    source = side(active.cluster.spec, active.pods, {}, s.free, head_ready=True)
+    source = cluster_capacity(active.cluster.spec, active.pods, {}, s.free, head_ready=True)
     why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
     note = f"{why}: workers are handed over one by one"
-    if has_gap(target, settled(source), terms.allowance):
+    if has_gap(target, settled(source), budget.allowance):
         return EventRecord(reason=ServiceEvent.UPGRADE_WITH_GAP, note=f"{note}; {GAP}", warning=True)
     return EventRecord(reason=ServiceEvent.UPGRADE_BY_HANDOVER, note=note)
 
@@ -296,9 +298,9 @@ def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
     }
 
 
-def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
+def new_budget(s: Snapshot, active: ClusterView) -> HandoverBudget:
     """The terms of a handover that begins now."""
-    return Terms(
+    return HandoverBudget(
         allowance=within_reach(s, s.free),
         own=_held_by(s, active),
         goals=_goals(s, active),
@@ -319,14 +321,14 @@ def within_reach(s: Snapshot, free: Units) -> dict[str, int]:
 
 def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:
     """Cards that a cluster has: those of pods that are on a node."""
-    seen = side(view.cluster.spec, view.pods, {}, s.free, head_ready=True)
+    seen = cluster_capacity(view.cluster.spec, view.pods, {}, s.free, head_ready=True)
     head = view.head
     return scheduled_units(seen.groups, seen.head if head is not None and head.spec.node_name else NONE)
 
 
 def cluster_units(view: ClusterView, free: Units = NONE) -> dict[str, int]:
     """The cards that a cluster has or asks for; of one that goes, those of the pods that it still has."""
-    held = side(view.cluster.spec, view.pods, {}, free, head_ready=True)
+    held = cluster_capacity(view.cluster.spec, view.pods, {}, free, head_ready=True)
     if not view.deleting:
         return held.units
     gone = tuple(msgspec.structs.replace(group, wanted=0) for group in held.groups)

@@ -52,7 +52,7 @@ class ServeCalls:
         self._proxy = proxy
         self._poll = poll_seconds
 
-    def heard(self, s: Snapshot) -> Snapshot:
+    def observed(self, s: Snapshot) -> Snapshot:
         """The snapshot with what Ray Serve of each cluster has said; what is still to be said or asked is begun."""
         roles = decide_roles(s)
         kept: list[str] = []
@@ -79,14 +79,14 @@ class ServeCalls:
         if body is None:
             empty = "spec.serveConfigV2 is empty" if update.config is not None else ""
             return replace(view, details=details, trouble=trouble or empty)
-        name = f"put {view.cluster.metadata.uid} {update.mark} {annotation}"
+        name = f"put {view.cluster.metadata.uid} {update.config_id} {annotation}"
         kept.append(name)
         answer = self._calls.ask(s.service.key, name, lambda: self._put(view.cluster, body))
         if answer is None:
             return view
         if answer.error is not None:
             return replace(view, refused=str(answer.error), trouble=str(answer.error))
-        return replace(view, accepted=update.mark)
+        return replace(view, accepted=update.config_id)
 
     def _asked(
         self, s: Snapshot, view: ClusterView, annotation: str, kept: list[str]

@@ -18,12 +18,12 @@ from gpu_control_plane.ray.owned import OwnedService, RayPod
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.gateway import GatewayView
 
-NOBODY: Final = ServedCluster()
+NO_CLUSTER: Final = ServedCluster()
 _QUOTA: Final = "exceeded quota"
 """The API server's words."""
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting times."""
 
     deletion_delay: timedelta = timedelta(seconds=60)
@@ -153,7 +153,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     other_operator: str = ""
     """Where another operator is active; empty if none is."""
     options: RayOptions = RayOptions()
-    waits: Waits = Waits()
+    timings: Timings = Timings()
     suffix: str = "00000"
     """What the name of a new cluster would end in."""
     now: datetime
@@ -163,11 +163,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def active_status(self) -> ServedCluster:
-        return self.service.status.active_service_status or NOBODY
+        return self.service.status.active_service_status or NO_CLUSTER
 
     @property
     def pending_status(self) -> ServedCluster:
-        return self.service.status.pending_service_status or NOBODY
+        return self.service.status.pending_service_status or NO_CLUSTER
 
     @property
     def active(self) -> ClusterView | None:

@@ -20,11 +20,11 @@ from gpu_control_plane.ray.service.actions import (
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.roles import (
     Roles,
-    Way,
+    UpgradeMode,
     is_incremental,
 )
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
-from gpu_control_plane.ray.service.upgrade import Course, NextRoles
+from gpu_control_plane.ray.service.upgrade import NextRoles, UpgradePlan
 
 
 def context_of(s: Snapshot, view: ClusterView) -> ClusterContext:
@@ -46,9 +46,9 @@ def head_labels(s: Snapshot, roles: Roles) -> Iterable[Action]:
             )
 
 
-def services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
+def services(s: Snapshot, roles: Roles, plan: UpgradePlan) -> Iterable[Action]:
     """The Services of the RayService point to the cluster that answers; for a Gateway, each cluster has its own."""
-    view = s.named(course.backend)
+    view = s.named(plan.backend)
     if view is not None:
         context = context_of(s, view)
         serve = backend.serve_manifest(s.service, context)
@@ -56,7 +56,7 @@ def services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
             yield _service(s, serve, view)
         held = s.service_named(backend.head_service_of(s.service))
         yield replace(_service(s, backend.head_manifest(s.service, context, held), view), replaceable=True)
-    if not is_incremental(s.service) and roles.way is not Way.INCREMENTAL:
+    if not is_incremental(s.service) and roles.mode is not UpgradeMode.INCREMENTAL:
         return
     for each in filter(None, (s.named(roles.active), s.named(roles.pending))):
         own = backend.cluster_serve_manifest(s.service, context_of(s, each)) if not each.deleting else None
@@ -91,7 +91,7 @@ def stale_services(s: Snapshot) -> Iterable[Action]:
 def gateway_route(s: Snapshot, roles: Roles, after: NextRoles, status: RayServiceStatus) -> Iterable[Action]:
     """Gateway and HTTPRoute follow the shares in the status, which is written before."""
     view = s.gateway
-    if not is_incremental(s.service) and roles.way is not Way.INCREMENTAL:
+    if not is_incremental(s.service) and roles.mode is not UpgradeMode.INCREMENTAL:
         yield from (Delete(item=item) for item in (view.route, view.gateway) if item is not None and not item.deleting)
         return
     if not view.served:

@@ -13,24 +13,34 @@ from gpu_control_plane.ray.service.actions import EventRecord, PatchCluster
 from gpu_control_plane.ray.service.backend import Candidate, choose
 from gpu_control_plane.ray.service.desired_cluster import Match, is_scaled, replicas_of, with_replicas
 from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.handover import Bounds, Done, Grow, Move, Shrink, Side, SwitchFirst, Terms, Wait
+from gpu_control_plane.ray.service.handover import (
+    Bounds,
+    ClusterCapacity,
+    Done,
+    Grow,
+    HandoverBudget,
+    Move,
+    Shrink,
+    SwitchFirst,
+    Wait,
+)
 from gpu_control_plane.ray.service.incremental import ALL, Share, Shares, Steps, next_step
 from gpu_control_plane.ray.service.roles import (
     ALWAYS,
     NEVER,
     Roles,
-    Way,
+    UpgradeMode,
     cluster_units,
-    handover_terms,
+    in_place_upgrade_setting,
     is_incremental,
     match_of,
-    wish_of,
+    new_budget,
     within_reach,
 )
-from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
+from gpu_control_plane.ray.service.snapshot import NO_CLUSTER, ClusterView, Snapshot
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class UpgradePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What an upgrade comes to in this moment."""
 
     active: ServedCluster | None = None
@@ -46,13 +56,13 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     again_in: timedelta | None = None
 
 
-def chart(s: Snapshot, roles: Roles) -> Course:
+def plan_upgrade(s: Snapshot, roles: Roles) -> UpgradePlan:
     """The next step of the upgrade, or none where there is no upgrade."""
     active, pending = s.named(roles.active), s.named(roles.pending)
-    match roles.way:
-        case Way.HANDOVER if active is not None and pending is not None and roles.terms is not None:
-            return _handover(s, roles, roles.terms, active, pending)
-        case Way.INCREMENTAL if active is not None:
+    match roles.mode:
+        case UpgradeMode.HANDOVER if active is not None and pending is not None and roles.budget is not None:
+            return _handover(s, roles, roles.budget, active, pending)
+        case UpgradeMode.INCREMENTAL if active is not None:
             return _incremental(s, roles, active, pending)
         case _:
             return _at_once(s, active, pending)
@@ -80,23 +90,25 @@ def waits_for(view: ClusterView | None) -> str:  # noqa: PLR0911 - one question 
     return "" if view.serving_pods else f"no pod of {view.name} is ready for requests"
 
 
-def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | None) -> Course:
+def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | None) -> UpgradePlan:
     share = ServedCluster(target_capacity=ALL, traffic_routed_percent=ALL) if is_incremental(s.service) else None
     if pending is None:
         source = _candidate(s, active, takes_over=True) if active is not None else None
         progress = waits_for(active) if active is not None or s.pending_status.ray_cluster_name else waits_for(None)
-        return Course(backend=choose(s.backend, None, source), active=share, pending=share, progress=progress)
+        return UpgradePlan(backend=choose(s.backend, None, source), active=share, pending=share, progress=progress)
     target = _candidate(s, pending, takes_over=pending.ready)
     source = _candidate(s, active, takes_over=True) if active is not None else None
     backend = choose(s.backend, target, source)
     stuck = _stuck_for(s, pending) if active is not None and _may_hand_over(s, active, pending) else None
-    return Course(
+    return UpgradePlan(
         active=share,
         # Beside another one it gets no share: it would be taken for a cluster that gets requests in steps.
         pending=share if active is None else None,
         backend=backend,
         complete=pending.ready and backend == pending.name,
-        patches=(_turned(s, active, pending),) if active and stuck is not None and stuck <= timedelta() else (),
+        patches=(_converted_to_handover(s, active, pending),)
+        if active and stuck is not None and stuck <= timedelta()
+        else (),
         progress=waits_for(pending),
         again_in=stuck if stuck is not None and stuck > timedelta() else None,
     )
@@ -106,25 +118,25 @@ def _may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> bo
     """Whether workers of the pending cluster that find no cards can get those of the active one. Unless it was asked
     for, a pool or a quota has to lack room: cards of no pool may come with a new node, and to a worker that no node
     suits they would be of no use."""
-    wish = wish_of(s.service)
-    if active.deleting or pending.ready or is_incremental(s.service) or wish == NEVER:
+    setting = in_place_upgrade_setting(s.service)
+    if active.deleting or pending.ready or is_incremental(s.service) or setting == NEVER:
         return False
-    target, source = _side(s, pending, {}), _side(s, active, {})
+    target, source = _cluster_capacity(s, pending, {}), _cluster_capacity(s, active, {})
     refused = pending.over_quota_since is not None
     waiting = [group for group in target.groups if group.unscheduled or (refused and group.there < group.wanted)]
     lacking = {
         resource
         for group in waiting
         for resource, units in group.units.items()
-        if refused or wish == ALWAYS or not handover.fits({resource: units * max(1, group.gated)}, s.unheld)
+        if refused or setting == ALWAYS or not handover.fits({resource: units * max(1, group.gated)}, s.unheld)
     }
     return target.head_ready and any(group.wanted and lacking & group.units.keys() for group in source.groups)
 
 
-def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchCluster:
+def _converted_to_handover(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchCluster:
     """What was free when the upgrade began is not any more: it goes on as a handover, with the workers that have found
     their cards."""
-    target = _side(s, pending, {})
+    target = _cluster_capacity(s, pending, {})
     found = {group.name: group.there - group.unscheduled for group in target.groups}
     spec = pending.cluster.spec
 
@@ -136,15 +148,17 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
         return handover.with_pods_to_go(made, handover.pods_to_go(pending.pods, group, kept))
 
     groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
-    terms = handover_terms(s, active)
+    budget = new_budget(s, active)
     annotations = {
-        Annotation.HANDOVER.value: terms.text(),
+        Annotation.HANDOVER.value: budget.text(),
         Annotation.APPLIED_SCALE.value: None,
     }
     note = f"workers of {pending.name} find no cards: those of {active.name} are handed over one by one"
-    begun = _side(s, pending, replicas_of(spec))
+    begun = _cluster_capacity(s, pending, replicas_of(spec))
     begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
-    gap = handover.has_gap(handover.settled(begun), handover.settled(_side(s, active, {})), terms.allowance)
+    gap = handover.has_gap(
+        handover.settled(begun), handover.settled(_cluster_capacity(s, active, {})), budget.allowance
+    )
     event = EventRecord(
         reason=ServiceEvent.UPGRADE_WITH_GAP if gap else ServiceEvent.UPGRADE_BY_HANDOVER,
         note=f"{note}; {handover.GAP}" if gap else note,
@@ -154,9 +168,9 @@ def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchClus
     return PatchCluster(cluster=pending.cluster, body=body, event=event)
 
 
-def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> Course:
+def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> UpgradePlan:
     # What is said of a pending cluster that is gone does not hold for the one that comes in its place.
-    held = (s.active_status, s.pending_status) if pending is not None else (NOBODY, NOBODY)
+    held = (s.active_status, s.pending_status) if pending is not None else (NO_CLUSTER, NO_CLUSTER)
     shares = [
         Share(
             capacity=_or(each.target_capacity, default),
@@ -185,7 +199,7 @@ def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: Cluste
         _candidate(s, giving, takes_over=True) if giving is not None else None,
     )
     progress = f"{step.shares.target.traffic} % of requests go to {taking.name if taking else 'the new cluster'}"
-    return Course(
+    return UpgradePlan(
         active=_share(ordered[0], step.shares),
         pending=_share(ordered[1], step.shares),
         backend=backend,
@@ -221,17 +235,19 @@ def _share(share: Share, shares: Shares) -> ServedCluster:
     )
 
 
-def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pending: ClusterView) -> Course:
+def _handover(
+    s: Snapshot, roles: Roles, budget: HandoverBudget, active: ClusterView, pending: ClusterView
+) -> UpgradePlan:
     taking, giving = (active, pending) if roles.back else (pending, active)
-    target = _side(s, taking, _goals(s, roles, terms, taking))
-    source = _side(s, giving, {})
+    target = _cluster_capacity(s, taking, _goals(s, roles, budget, taking))
+    source = _cluster_capacity(s, giving, {})
     others = handover.total((cluster_units(view, s.free), 1) for view in s.without_role(active.name, pending.name))
     patience = _patience(s, taking, target)
     stuck = _stuck_for(s, taking)
     move = handover.next_move(
         target,
         source,
-        _allowance(s, terms) if stuck is not None and stuck <= timedelta() else terms.allowance,
+        _allowance(s, budget) if stuck is not None and stuck <= timedelta() else budget.allowance,
         switched=s.backend == taking.name,
         may_answer=_answers(s, taking),
         patient=patience is not None,
@@ -251,12 +267,12 @@ def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pend
     progress = f"{moved} of {goal} workers with cards are those of {taking.name}; requests go to {backend or 'none'}"
     waiting = _waiting(move, taking)
     percent = ALL if backend == pending.name else 0
-    return Course(
+    return UpgradePlan(
         active=ServedCluster(traffic_routed_percent=ALL - percent),
         pending=ServedCluster(traffic_routed_percent=percent),
         backend=backend,
         complete=complete and backend == taking.name,
-        patches=_patches(s, roles, terms, move, taking=taking, giving=giving),
+        patches=_patches(s, roles, budget, move, taking=taking, giving=giving),
         progress=f"{progress}; {waiting}" if waiting else progress,
         loss=_loss(taking, source, backend),
         again_in=min((wait for wait in (patience, stuck) if wait is not None and wait > timedelta()), default=None),
@@ -276,33 +292,33 @@ def _stuck_for(s: Snapshot, taking: ClusterView) -> timedelta | None:
         and not pod.spec.node_name
         and pod.metadata.creation_timestamp is not None
     ]
-    return min(made) + s.waits.scheduling_patience - s.now if made else None
+    return min(made) + s.timings.scheduling_patience - s.now if made else None
 
 
-def _allowance(s: Snapshot, terms: Terms) -> dict[str, int]:
+def _allowance(s: Snapshot, budget: HandoverBudget) -> dict[str, int]:
     """What the clusters may ask for when cards that were free are gone: what they have, and what is free now. Cards of
     their own that somebody else has taken are waited for, or the last worker would go for nothing."""
     now = within_reach(s, s.unheld)
     return {
-        resource: max(terms.own.get(resource, 0), min(units, now.get(resource, 0)))
-        for resource, units in terms.allowance.items()
+        resource: max(budget.own.get(resource, 0), min(units, now.get(resource, 0)))
+        for resource, units in budget.allowance.items()
     }
 
 
-def _side(s: Snapshot, view: ClusterView, goals: dict[str, int]) -> Side:
-    return handover.side(view.cluster.spec, view.pods, goals, s.free, head_ready=view.head_ready)
+def _cluster_capacity(s: Snapshot, view: ClusterView, goals: dict[str, int]) -> ClusterCapacity:
+    return handover.cluster_capacity(view.cluster.spec, view.pods, goals, s.free, head_ready=view.head_ready)
 
 
-def _goals(s: Snapshot, roles: Roles, terms: Terms, taking: ClusterView) -> dict[str, int]:
+def _goals(s: Snapshot, roles: Roles, budget: HandoverBudget, taking: ClusterView) -> dict[str, int]:
     """Replicas that the target comes to: as the service says, or where Ray's autoscaler had decided, or the service no
     longer knows of the target, those of the beginning."""
     desired = s.service.spec.ray_cluster_config
     if match_of(s, taking) is not Match.OTHER and not is_scaled(desired):
         return replicas_of(desired)
-    return {name: bounds.replicas for name, bounds in terms.full.items()} if roles.back else terms.goals
+    return {name: bounds.replicas for name, bounds in budget.full.items()} if roles.back else budget.goals
 
 
-def _patience(s: Snapshot, taking: ClusterView, target: Side) -> timedelta | None:
+def _patience(s: Snapshot, taking: ClusterView, target: ClusterCapacity) -> timedelta | None:
     """How long the workers that came last still have to begin to answer."""
     with_cards = {group.name for group in target.groups}
     made = [
@@ -310,12 +326,12 @@ def _patience(s: Snapshot, taking: ClusterView, target: Side) -> timedelta | Non
         for pod in taking.pods
         if pod.group in with_cards and pod.metadata.creation_timestamp is not None
     ]
-    left = max(made) + s.waits.handover_patience - s.now if made else s.waits.handover_patience
+    left = max(made) + s.timings.handover_patience - s.now if made else s.timings.handover_patience
     return left if left > timedelta() else None
 
 
 def _patches(
-    s: Snapshot, roles: Roles, terms: Terms, move: Move, *, taking: ClusterView, giving: ClusterView
+    s: Snapshot, roles: Roles, budget: HandoverBudget, move: Move, *, taking: ClusterView, giving: ClusterView
 ) -> tuple[PatchCluster, ...]:
     match move:
         case Shrink():
@@ -325,7 +341,7 @@ def _patches(
             event = EventRecord(reason=ServiceEvent.HANDING_OVER, note=note, warning=move.gap)
             return (_scaled(giving, move.group, move.replicas, None, event),)
         case Grow():
-            bounds = _bounds(s, roles, terms, taking, move.group)
+            bounds = _bounds(s, roles, budget, taking, move.group)
             event = EventRecord(
                 reason=ServiceEvent.HANDING_OVER, note=f"{taking.name} gets worker {move.replicas} of {move.group}"
             )
@@ -353,14 +369,14 @@ def _scaled(
     return PatchCluster(cluster=view.cluster, body=body, event=event)
 
 
-def _bounds(s: Snapshot, roles: Roles, terms: Terms, taking: ClusterView, name: str) -> WorkerGroupSpec:
+def _bounds(s: Snapshot, roles: Roles, budget: HandoverBudget, taking: ClusterView, name: str) -> WorkerGroupSpec:
     desired = s.service.spec.ray_cluster_config
     groups = desired.worker_group_specs if match_of(s, taking) is not Match.OTHER else ()
     held = next(group for group in taking.cluster.spec.worker_group_specs if group.group_name == name)
     known = next((group for group in groups if group.group_name == name), None)
     if known is not None:
         return known
-    full = terms.full.get(name, Bounds(0, held.min_replicas, held.max_replicas)) if roles.back else None
+    full = budget.full.get(name, Bounds(0, held.min_replicas, held.max_replicas)) if roles.back else None
     return replace(held, min_replicas=full.least, max_replicas=full.most) if full is not None else held
 
 
@@ -377,7 +393,7 @@ def _waiting(move: Move, taking: ClusterView) -> str:
             return ""
 
 
-def _loss(taking: ClusterView, source: Side, backend: str) -> str:
+def _loss(taking: ClusterView, source: ClusterCapacity, backend: str) -> str:
     if source.replicas or taking.answers_some:
         return ""
     return f"the only worker is being handed over: requests are answered again when {taking.name} does; {backend}"
@@ -409,9 +425,9 @@ class NextRoles(msgspec.Struct, frozen=True, kw_only=True):
     undone: bool = False
 
 
-def next_roles(roles: Roles, course: Course) -> NextRoles:
+def next_roles(roles: Roles, plan: UpgradePlan) -> NextRoles:
     """The roles after this pass: a course that is complete promotes the pending cluster, or ends the way back."""
-    if not course.complete or not roles.pending:
+    if not plan.complete or not roles.pending:
         return NextRoles(active=roles.active, pending=roles.pending)
     if roles.back:
         return NextRoles(active=roles.active, undone=True)

@@ -49,7 +49,7 @@ def test_a_configuration_that_json_does_not_hold_is_said(text: str) -> None:
 
 def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_capacity() -> None:
     whole = serve_config_update({"applications": []}, "", 100, follows=True)
-    annotation = accepted_annotation(whole.mark, START)
+    annotation = accepted_annotation(whole.config_id, START)
     assert is_accepted(whole, annotation)
     assert serve_config_update({"applications": []}, annotation, 100, follows=False) == whole
     kept = serve_config_update({"applications": [1]}, annotation, 100, follows=False)

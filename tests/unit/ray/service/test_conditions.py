@@ -30,7 +30,7 @@ def test_conditions_of_a_service_that_comes_up() -> None:
 def test_conditions_of_a_service_that_loses_its_pods() -> None:
     world = running()
     for pod in list(world.pods):
-        world._let_go(pod)
+        world.delete_pod(pod)
     world.reconcile()
     assert situation(world, ServiceCondition.READY) == ("False", "ZeroServeEndpoints")
     assert world.service.status.service_status == ""
@@ -100,7 +100,7 @@ def test_an_invalid_spec_changes_nothing_and_is_left_by_correcting_it() -> None:
     world = running()
     decision = decide(replace(world.snapshot(), problems="spec.x: it is wrong."))
     assert len(decision.actions) == 1
-    world._apply(decision.actions[0])
+    world.apply(decision.actions[0])
     assert situation(world, ServiceCondition.READY) == ("False", "ValidationFailed")
     world.reconcile()
     assert situation(world, ServiceCondition.READY) == ("True", "NonZeroServeEndpoints")
@@ -110,7 +110,7 @@ def test_while_kuberay_is_active_only_that_is_said() -> None:
     world = running()
     decision = decide(replace(world.snapshot(), other_operator="ray-operator in namespace kuberay"))
     assert len(decision.actions) == 1
-    world._apply(decision.actions[0])
+    world.apply(decision.actions[0])
     assert situation(world, ServiceCondition.OTHER_OPERATOR_ACTIVE) == ("True", "OtherOperatorActive")
     assert decide(replace(world.snapshot(), other_operator="ray-operator in namespace kuberay")).actions == ()
     world.reconcile()

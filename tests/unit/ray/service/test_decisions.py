@@ -10,7 +10,7 @@ from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import ServiceCondition
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.ray.options import RayOptions
-from gpu_control_plane.ray.service.desired_cluster import Marks, Match, match
+from gpu_control_plane.ray.service.desired_cluster import Match, SpecFingerprint, match
 from unit.ray.service.world import NO_POOL, POOL, World, group, of_before, running, service_of, situation
 
 ONE = {POOL: 1}
@@ -29,7 +29,7 @@ ONE = {POOL: 1}
     ],
 )
 def test_a_change_is_told_from_none(groups: list[dict[str, Any]], image: str, found: Match) -> None:
-    made_from = Marks.of(service_of(group(replicas=2)).spec.ray_cluster_config)
+    made_from = SpecFingerprint.of(service_of(group(replicas=2)).spec.ray_cluster_config)
     assert match(made_from, service_of(*groups, image=image).spec.ray_cluster_config) is found
 
 
@@ -80,8 +80,8 @@ def test_clusters_of_kuberay_are_taken_over_without_a_second_one(seen: bool) -> 
         world.change_cluster(group(image="ray:2"), image="ray:2")
     world.settle()
     assert (world.active == before) is seen
-    marks = world.clusters[world.active].metadata.annotations
-    assert marks[Annotation.KUBERAY_VERSION.value] == RayOptions().version
+    annotations = world.clusters[world.active].metadata.annotations
+    assert annotations[Annotation.KUBERAY_VERSION.value] == RayOptions().version
     assert "TookOverRayCluster" in world.action_events
 
 
@@ -158,7 +158,7 @@ def test_an_upgrade_whose_cards_are_taken_meanwhile_goes_on_worker_by_worker(tog
     world.cards, world.start_together = 4, together
     world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2")
     world.reconcile()
-    assert not world.terms()
+    assert not world.budget()
     world.others = taken
     world.settle()
     assert "UpgradeByHandover" in world.action_events
@@ -213,7 +213,7 @@ def test_a_cluster_that_has_requests_is_not_dropped_by_another_change(then: str,
     new = world.backend
     if not old_answers:
         for pod in [pod for pod in world.pods.values() if pod.name.startswith(old)]:
-            world._let_go(pod.name)
+            world.delete_pod(pod.name)
         world.kubelet()
     world.change_cluster(group(image=then), image=then)
     for _ in range(3):
@@ -229,7 +229,7 @@ def test_a_cluster_that_has_requests_is_not_dropped_by_another_change(then: str,
 def test_a_cluster_that_has_requests_is_not_dropped_when_the_old_one_is_gone() -> None:
     world, old = promoted_but_for_the_status()
     new = world.backend
-    world._delete(world.clusters[old])
+    world.delete(world.clusters[old])
     world.change_cluster(group(image="ray:3"), image="ray:3")
     world.reconcile()
     assert world.backend == new

@@ -155,7 +155,7 @@ def test_a_gateway_goes_also_where_the_active_cluster_was_lost(crash_after: int)
     world.change_cluster(group(replicas=2, image="ray:2"), image="ray:2", **SCALED)
     world.settle(6, step=timedelta(seconds=5))
     assert world.pending
-    world._delete(world.clusters[world.active])
+    world.delete(world.clusters[world.active])
     world.change(upgradeStrategy={"type": "NewCluster"})
     world.reconcile(crash_after=crash_after)
     world.settle()

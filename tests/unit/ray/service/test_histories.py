@@ -58,9 +58,9 @@ class Watch:
             assert not moved or not self._could or world.can_serve(world.backend), (
                 f"requests are taken from {self._backend}, which answers, to {world.backend}, which does not"
             )
-        terms = world.terms()
-        if terms is not None and world.both_have_workers():
-            allowed = max(self._demand, terms.allowance.get(POOL, 0))
+        budget = world.budget()
+        if budget is not None and world.both_have_workers():
+            allowed = max(self._demand, budget.allowance.get(POOL, 0))
             assert world.demand_of_clusters().get(POOL, 0) <= allowed, "cards are asked for twice"
         assert world.active != world.pending or not world.active, "one cluster has both roles"
 
@@ -111,13 +111,13 @@ def change(world: World, rng: random.Random, *, incremental: bool) -> None:
             groups.append(group("more", replicas=1, image=image))
         world.change_cluster(*groups, image=image, **({"enableInTreeAutoscaling": True} if incremental else {}))
     elif what == 6 and world.pods:
-        world._let_go(rng.choice(sorted(world.pods)))
+        world.delete_pod(rng.choice(sorted(world.pods)))
     elif what == 7:
         world.others = rng.randrange(3)
     elif what == 8:
         world.applications_fail = {rng.choice(IMAGES)} if rng.random() < 0.5 else set()
     elif what == 9 and world.clusters and rng.random() < 0.5:
-        world._delete(world.clusters[rng.choice(sorted(world.clusters))])
+        world.delete(world.clusters[rng.choice(sorted(world.clusters))])
     elif what == 10:
         world.change(suspend=not world.service.spec.suspend)
     elif what == 11:

@@ -38,7 +38,7 @@ from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
 from gpu_control_plane.ray.service.handover import (
-    Terms,
+    HandoverBudget,
     demand,
     pod_units,
     pods_to_go,
@@ -48,7 +48,7 @@ from gpu_control_plane.ray.service.handover import (
 )
 from gpu_control_plane.ray.service.roles import is_divided
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
-from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
+from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Timings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _QUIET = 8
@@ -142,7 +142,7 @@ class World:
         """Called before and after each write."""
         self.rng = random.Random(seed)
         self._count = 0
-        self._talk = ServeCalls(
+        self._serve_calls = ServeCalls(
             None,  # type: ignore[arg-type]
             self,
             None,  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ class World:
             poll_seconds=2,
         )
         self.options = RayOptions()
-        self.waits = Waits()
+        self.timings = Timings()
 
     # The operator.
 
@@ -170,11 +170,11 @@ class World:
             unheld={POOL: self.free()},
             config=parse(service.spec.serve_config_v2),
             options=self.options,
-            waits=self.waits,
+            timings=self.timings,
             suffix=f"{self.rng.randrange(10**5):05}",
             now=self.now,
         )
-        return self._talk.heard(s)
+        return self._serve_calls.observed(s)
 
     def gateway_view(self) -> GatewayView:
         if not self.gateway_known:
@@ -191,7 +191,7 @@ class World:
                 return decision
             for look in self.before:
                 look(action)
-            writes += self._apply(action)
+            writes += self.apply(action)
             if (event := getattr(action, "event", None)) is not None:
                 self.action_events.append(event.reason)
             for check in self.checks:
@@ -222,12 +222,12 @@ class World:
     def keep(self, key: Key, names: Iterable[str]) -> None:
         pass
 
-    def _body(self, cluster: RayCluster, mark: str) -> dict[str, Any]:
-        """What is put: the mark is all that a call's name has of it."""
-        digest, _, capacity = mark.partition(":")
+    def _body(self, cluster: RayCluster, config_id: str) -> dict[str, Any]:
+        """What is put: the config id is all that a call's name has of it."""
+        digest, _, capacity = config_id.partition(":")
         return {"digest": digest, "capacity": capacity, "applications": [{"name": "a"}]}
 
-    def _apply(self, action: Action) -> int:
+    def apply(self, action: Action) -> int:
         match action:
             case CreateCluster():
                 name = action.manifest["metadata"]["name"]
@@ -248,7 +248,7 @@ class World:
                 made = msgspec.convert(body, RayCluster)
                 self.clusters[held.name] = replace(made, metadata=replace(made.metadata, resource_version=self._uid()))
             case Delete():
-                self._delete(action.item)
+                self.delete(action.item)
             case Ensure():
                 return self._ensure(action)
             case LabelHead():
@@ -267,7 +267,7 @@ class World:
                 self.service = replace(self.service, metadata=replace(self.service.metadata, finalizers=kept))
         return 1
 
-    def _delete(self, item: Object) -> None:
+    def delete(self, item: Object) -> None:
         if isinstance(item, RayCluster):
             self.clusters.pop(item.name, None)
             for pod in [pod for pod in self.pods.values() if is_owned(pod, item)]:
@@ -430,9 +430,13 @@ class World:
                 wanted.append((replica_units(held, pools), max(asked, there)))
         return total(wanted)
 
-    def terms(self) -> Terms | None:
+    def budget(self) -> HandoverBudget | None:
         held = self.clusters.get(self.pending)
-        return Terms.read(held.metadata.annotations.get(Annotation.HANDOVER.value, "")) if held is not None else None
+        return (
+            HandoverBudget.read(held.metadata.annotations.get(Annotation.HANDOVER.value, ""))
+            if held is not None
+            else None
+        )
 
     def _units(self, pod: RayPod) -> int:
         limits = [container.resources.limits for container in pod.spec.containers]
@@ -461,7 +465,7 @@ class World:
             )
             refused = False
             for removal in plan.removals:
-                self._let_go(removal.pod.name)
+                self.delete_pod(removal.pod.name)
             for order in plan.orders:
                 template = templates.get(order.group, each.spec.head_group_spec.template)
                 fits = self._asked() + pod_units(template, (POOL,)).get(POOL, 0) <= self.quota
@@ -581,7 +585,7 @@ class World:
         }
         self.pods[pod] = msgspec.convert(body, RayPod)
 
-    def _let_go(self, name: str) -> None:
+    def delete_pod(self, name: str) -> None:
         pod = self.pods.get(name)
         if pod is not None and not pod.deleting:
             self.pods[name] = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
