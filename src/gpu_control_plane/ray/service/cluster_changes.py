@@ -9,13 +9,7 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.ray.options import OWN_VERSIONS
-from gpu_control_plane.ray.service.actions import (
-    Action,
-    CreateCluster,
-    Delete,
-    EventRecord,
-    PatchCluster,
-)
+from gpu_control_plane.ray.service.actions import Action, CreateCluster, Delete, EventRecord, PatchCluster
 from gpu_control_plane.ray.service.applications import accepted_annotation
 from gpu_control_plane.ray.service.desired_cluster import (
     Match,
@@ -38,7 +32,7 @@ from gpu_control_plane.ray.service.roles import (
     unused_since,
 )
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
-from gpu_control_plane.ray.service.upgrade import NextRoles, UpgradePlan
+from gpu_control_plane.ray.service.upgrade_plan import NextRoles, UpgradePlan
 
 
 def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:

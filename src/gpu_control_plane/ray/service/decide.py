@@ -15,14 +15,7 @@ from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayServiceStatus, ServedCluster, ServiceCondition
 from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.ray.service import conditions, deadlines, suspension
-from gpu_control_plane.ray.service.actions import (
-    Action,
-    Decision,
-    EventRecord,
-    RemoveFinalizer,
-    WriteStatus,
-    merged,
-)
+from gpu_control_plane.ray.service.actions import Action, Decision, EventRecord, RemoveFinalizer, WriteStatus, merged
 from gpu_control_plane.ray.service.applications import statuses
 from gpu_control_plane.ray.service.cluster_changes import (
     accepted_configurations,
@@ -35,23 +28,15 @@ from gpu_control_plane.ray.service.cluster_changes import (
     unused_since_patches,
 )
 from gpu_control_plane.ray.service.conditions import ConditionInputs
-from gpu_control_plane.ray.service.desired_cluster import (
-    Match,
-)
+from gpu_control_plane.ray.service.desired_cluster import Match
 from gpu_control_plane.ray.service.events import ServiceEvent
+from gpu_control_plane.ray.service.gateway_use import is_incremental, leaves_gateway, waits_for_gateway
 from gpu_control_plane.ray.service.incremental import ALL
-from gpu_control_plane.ray.service.roles import (
-    Roles,
-    UpgradeMode,
-    decide_roles,
-    is_incremental,
-    leaves_gateway,
-    match_of,
-    waits_for_gateway,
-)
+from gpu_control_plane.ray.service.roles import Roles, UpgradeMode, decide_roles, match_of
 from gpu_control_plane.ray.service.snapshot import NO_CLUSTER, Snapshot
 from gpu_control_plane.ray.service.traffic import gateway_route, head_labels, services, stale_services
-from gpu_control_plane.ray.service.upgrade import NextRoles, UpgradePlan, next_roles, plan_upgrade
+from gpu_control_plane.ray.service.upgrade import plan_upgrade
+from gpu_control_plane.ray.service.upgrade_plan import NextRoles, UpgradePlan, next_roles
 
 _RUNNING: Final = "Running"
 _GATEWAY_CHECK: Final = timedelta(seconds=1)

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import UNLIMITED, RayCluster, RayClusterSpec, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import Annotation, Label
-from gpu_control_plane.api.ray.service import RayService, ServiceUpgradeType
+from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.ray.cluster.manifests import spec_hash
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.service.gateway_use import is_incremental
 from gpu_control_plane.rules.ray.filled_gpus import as_written
 
 Manifest = dict[str, Any]
@@ -129,10 +130,8 @@ def cluster_manifest(
 
 
 def _copied(service: RayService) -> dict[str, str]:
-    strategy = service.spec.upgrade_strategy
-    divided = strategy is not None and strategy.type is ServiceUpgradeType.INCREMENTAL
-    # The Service of a cluster is made by us then, under the same name.
-    left_out = _NOT_COPIED | ({Annotation.ENABLE_SERVE_SERVICE.value} if divided else set())
+    # In an incremental upgrade the Service of a cluster is made by us, under the same name.
+    left_out = _NOT_COPIED | ({Annotation.ENABLE_SERVE_SERVICE.value} if is_incremental(service) else set())
     return {key: value for key, value in service.metadata.annotations.items() if key not in left_out}
 
 

@@ -11,7 +11,7 @@ from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.owned import controller_of
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, gateway_name, route_name
-from gpu_control_plane.ray.service.roles import is_divided
+from gpu_control_plane.ray.service.gateway_use import is_divided
 
 _KIND: Final = RayService.resource.kind
 

@@ -29,37 +29,6 @@ GAP: Final = (
 )
 
 
-class Bounds(msgspec.Struct, frozen=True, array_like=True):
-    """How many replicas a group had, and might have."""
-
-    replicas: int
-    least: int | None = None
-    most: int | None = None
-
-
-class HandoverBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handover began with: kept in an annotation of the cluster that takes over."""
-
-    allowance: dict[str, int]
-    """Units that both clusters may ask for together."""
-    own: dict[str, int] = {}
-    """Of them, those that the old cluster had; the others were free, and somebody else may have taken them since."""
-    goals: dict[str, int] = {}
-    """Replicas that the new cluster comes to, by group: those of the old one, where Ray's autoscaler had decided."""
-    full: dict[str, Bounds] = {}
-    """The groups of the old cluster, as they were."""
-
-    def text(self) -> str:
-        return msgspec.json.encode(self, order="deterministic").decode()
-
-    @classmethod
-    def read(cls, text: str) -> "HandoverBudget | None":
-        try:
-            return msgspec.json.decode(text, type=cls) if text else None
-        except msgspec.DecodeError:
-            return None
-
-
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A worker group whose pods have cards."""
 

@@ -6,46 +6,25 @@ remembered beside them is on the clusters themselves.
 
 import enum
 from datetime import datetime, timedelta
-from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.reasons import ServiceReason
-from gpu_control_plane.api.ray.service import RayService, ServiceCondition, ServiceUpgradeType
+from gpu_control_plane.api.ray.service import ServiceCondition, ServiceUpgradeType
 from gpu_control_plane.kube.conditions import find, is_true
-from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.service.actions import EventRecord
 from gpu_control_plane.ray.service.desired_cluster import (
     Match,
     SpecFingerprint,
     fingerprint_of,
     fingerprint_when_taken_over,
-    is_scaled,
     match,
-    replicas_of,
     scale_hash,
 )
-from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.handover import (
-    GAP,
-    NONE,
-    Bounds,
-    HandoverBudget,
-    Units,
-    cluster_capacity,
-    demand,
-    fits,
-    has_gap,
-    pod_units,
-    scheduled_units,
-    settled,
-    total,
-)
+from gpu_control_plane.ray.service.gateway_use import is_incremental, upgrade_type, waits_for_gateway
+from gpu_control_plane.ray.service.handover_budget import HandoverBudget, choose_handover
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
-
-NEVER: Final = "never"
-ALWAYS: Final = "always"
 
 
 class UpgradeMode(enum.Enum):
@@ -112,33 +91,6 @@ def current_fingerprint(s: Snapshot, view: ClusterView) -> SpecFingerprint:
 def is_foreign(s: Snapshot, view: ClusterView) -> bool:
     """Whether another operator, or another release, has written its hashes."""
     return view.annotation(Annotation.KUBERAY_VERSION) != s.options.version
-
-
-def upgrade_type(service: RayService) -> ServiceUpgradeType | None:
-    strategy = service.spec.upgrade_strategy
-    return strategy.type if strategy is not None else None
-
-
-def is_incremental(service: RayService) -> bool:
-    return upgrade_type(service) is ServiceUpgradeType.INCREMENTAL
-
-
-def is_divided(service: RayService) -> bool:
-    """Whether it has a Gateway, or may have one of before."""
-    clusters = (service.status.active_service_status, service.status.pending_service_status)
-    return is_incremental(service) or any(each is not None and each.target_capacity is not None for each in clusters)
-
-
-def waits_for_gateway(s: Snapshot) -> bool:
-    """Whether it is not known yet if the Gateway API is there."""
-    return is_divided(s.service) and not s.gateway.known
-
-
-def leaves_gateway(s: Snapshot) -> bool:
-    """Whether the Gateway of a service that needs it no longer is still to go. Until then its status says that requests
-    are divided, or nobody would look for it after a crash."""
-    held = waits_for_gateway(s) or s.gateway.gateway is not None or s.gateway.route is not None
-    return is_divided(s.service) and not is_incremental(s.service) and held
 
 
 def deletion_delay(s: Snapshot) -> timedelta:
@@ -226,7 +178,9 @@ def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
         return msgspec.structs.replace(roles, mode=UpgradeMode.INCREMENTAL)
     if before is not None:
         return roles
-    return _with_handover(s, active, roles)
+    choice = choose_handover(s, active)
+    mode = UpgradeMode.HANDOVER if choice.budget is not None else roles.mode
+    return msgspec.structs.replace(roles, mode=mode, budget=choice.budget, events=choice.events)
 
 
 def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
@@ -237,102 +191,6 @@ def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
         if whole and not view.deleting and not is_foreign(s, view) and match_of(s, view) is Match.SAME:
             return view
     return None
-
-
-def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
-    """Decide whether both clusters fit beside each other, and if not, on what terms workers are handed over."""
-    setting = in_place_upgrade_setting(s.service)
-    if setting == NEVER:
-        return roles
-    desired = s.service.spec.ray_cluster_config
-    goals = _goals(s, active)
-    needed = demand(desired, goals, s.free)
-    lacking = {resource: units for resource, units in needed.items() if units > s.free.get(resource, units)}
-    if setting != ALWAYS and not lacking:
-        return roles
-    head = pod_units(desired.head_group_spec.template, s.free)
-    if not fits(head, s.free):
-        note = (
-            f"the head of the new cluster needs {_words(head)}, and only {_words(s.free, head)} is free: the upgrade "
-            "waits for it, since workers are handed over by a head that runs"
-        )
-        return msgspec.structs.replace(
-            roles, events=(EventRecord(reason=ServiceEvent.UPGRADE_WAITS, note=note, warning=True),)
-        )
-    budget = new_budget(s, active)
-    event = _announcement(s, active, goals, budget, lacking)
-    return msgspec.structs.replace(roles, mode=UpgradeMode.HANDOVER, budget=budget, events=(event,))
-
-
-def in_place_upgrade_setting(service: RayService) -> str:
-    """What the annotation says of handovers: auto, always or never."""
-    return service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
-
-
-def _announcement(
-    s: Snapshot, active: ClusterView, goals: dict[str, int], budget: HandoverBudget, lacking: Units
-) -> EventRecord:
-    target = cluster_capacity(s.service.spec.ray_cluster_config, (), goals, s.free, head_ready=True)
-    target = msgspec.structs.replace(
-        target, groups=tuple(msgspec.structs.replace(group, wanted=0) for group in target.groups)
-    )
-    source = cluster_capacity(active.cluster.spec, active.pods, {}, s.free, head_ready=True)
-    why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
-    note = f"{why}: workers are handed over one by one"
-    if has_gap(target, settled(source), budget.allowance):
-        return EventRecord(reason=ServiceEvent.UPGRADE_WITH_GAP, note=f"{note}; {GAP}", warning=True)
-    return EventRecord(reason=ServiceEvent.UPGRADE_BY_HANDOVER, note=note)
-
-
-def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
-    """Replicas that the new cluster comes to. Under Ray's autoscaler those that the old one has, within its bounds."""
-    desired = s.service.spec.ray_cluster_config
-    if not is_scaled(desired):
-        return replicas_of(desired)
-    held = replicas_of(active.cluster.spec)
-    return {
-        group.group_name: group_replicas(
-            msgspec.structs.replace(group, replicas=max(group.replicas or 0, held.get(group.group_name, 0)))
-        )
-        for group in desired.worker_group_specs
-    }
-
-
-def new_budget(s: Snapshot, active: ClusterView) -> HandoverBudget:
-    """The terms of a handover that begins now."""
-    return HandoverBudget(
-        allowance=within_reach(s, s.free),
-        own=_held_by(s, active),
-        goals=_goals(s, active),
-        full={
-            group.group_name: Bounds(group_replicas(group), group.min_replicas, group.max_replicas)
-            for group in active.cluster.spec.worker_group_specs
-        },
-    )
-
-
-def within_reach(s: Snapshot, free: Units) -> dict[str, int]:
-    """What the clusters have together, and what they could have of what is free."""
-    held = total((_held_by(s, view), 1) for view in s.clusters)
-    # What a pool has free is of no use to a namespace whose quota is used up.
-    usable = NONE if any(view.over_quota_since for view in s.clusters) else free
-    return total([(held, 1), (usable, 1)])
-
-
-def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:
-    """Cards that a cluster has: those of pods that are on a node."""
-    seen = cluster_capacity(view.cluster.spec, view.pods, {}, s.free, head_ready=True)
-    head = view.head
-    return scheduled_units(seen.groups, seen.head if head is not None and head.spec.node_name else NONE)
-
-
-def cluster_units(view: ClusterView, free: Units = NONE) -> dict[str, int]:
-    """The cards that a cluster has or asks for; of one that goes, those of the pods that it still has."""
-    held = cluster_capacity(view.cluster.spec, view.pods, {}, free, head_ready=True)
-    if not view.deleting:
-        return held.units
-    gone = tuple(msgspec.structs.replace(group, wanted=0) for group in held.groups)
-    return msgspec.structs.replace(held, groups=gone, head=held.head if view.head is not None else NONE).units
 
 
 def _refused(s: Snapshot) -> str:
@@ -351,11 +209,6 @@ def _refused(s: Snapshot) -> str:
 
 def _without_upgrades(s: Snapshot) -> bool:
     return upgrade_type(s.service) is None and not s.options.zero_downtime
-
-
-def _words(units: Units, only: Units | None = None) -> str:
-    chosen = {resource: count for resource, count in units.items() if only is None or resource in only}
-    return ", ".join(f"{count} {resource}" for resource, count in sorted(chosen.items())) or "none"
 
 
 def follows_config(s: Snapshot, roles: Roles, view: ClusterView) -> bool:

@@ -11,7 +11,7 @@ from gpu_control_plane.ray.owned import is_owned
 from gpu_control_plane.ray.service import conditions
 from gpu_control_plane.ray.service.actions import Decision, Delete, EventRecord, WriteStatus
 from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.roles import waits_for_gateway
+from gpu_control_plane.ray.service.gateway_use import waits_for_gateway
 from gpu_control_plane.ray.service.snapshot import Snapshot
 
 _GATEWAY_CHECK_SECONDS: Final = 1.0

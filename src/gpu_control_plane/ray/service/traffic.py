@@ -10,21 +10,12 @@ from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.names import serve_service_name
 from gpu_control_plane.ray.owned import OwnedService, is_owned
 from gpu_control_plane.ray.service import backend, gateway
-from gpu_control_plane.ray.service.actions import (
-    Action,
-    Delete,
-    Ensure,
-    EventRecord,
-    LabelHead,
-)
+from gpu_control_plane.ray.service.actions import Action, Delete, Ensure, EventRecord, LabelHead
 from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.roles import (
-    Roles,
-    UpgradeMode,
-    is_incremental,
-)
+from gpu_control_plane.ray.service.gateway_use import is_incremental
+from gpu_control_plane.ray.service.roles import Roles, UpgradeMode
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
-from gpu_control_plane.ray.service.upgrade import NextRoles, UpgradePlan
+from gpu_control_plane.ray.service.upgrade_plan import NextRoles, UpgradePlan
 
 
 def context_of(s: Snapshot, view: ClusterView) -> ClusterContext:

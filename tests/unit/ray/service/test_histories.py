@@ -17,7 +17,7 @@ from gpu_control_plane.ray.names import serve_service_name
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.service.actions import Action, Delete, Ensure
 from gpu_control_plane.ray.service.backend import serve_service_of
-from gpu_control_plane.ray.service.roles import is_incremental
+from gpu_control_plane.ray.service.gateway_use import is_incremental
 from unit.ray.service.world import POOL, World, group, service_of
 
 IMAGES = ("ray:1", "ray:2", "ray:3")

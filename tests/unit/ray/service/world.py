@@ -37,16 +37,9 @@ from gpu_control_plane.ray.service.applications import parse
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
-from gpu_control_plane.ray.service.handover import (
-    HandoverBudget,
-    demand,
-    pod_units,
-    pods_to_go,
-    replica_units,
-    total,
-    with_pods_to_go,
-)
-from gpu_control_plane.ray.service.roles import is_divided
+from gpu_control_plane.ray.service.gateway_use import is_divided
+from gpu_control_plane.ray.service.handover import pod_units, pods_to_go, replica_units, total, with_pods_to_go
+from gpu_control_plane.ray.service.handover_budget import HandoverBudget
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Timings
 
@@ -622,7 +615,7 @@ def _answer(value: Any, now: datetime) -> Answer[Any]:
     return Answer(value=value, error=None, at=now, since=now)
 
 
-__all__ = ["CONFIG", "NO_POOL", "POOL", "START", "World", "demand", "group", "service_of", "template"]
+__all__ = ["CONFIG", "NO_POOL", "POOL", "START", "World", "group", "service_of", "template"]
 
 
 def running(*groups: dict[str, Any], **given: Any) -> World:
