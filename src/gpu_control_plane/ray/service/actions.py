@@ -1,6 +1,7 @@
 """What can be done about a RayService: each write of its own, safe to repeat, and decided before any is made."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -85,7 +86,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[Action, ...] = ()
     events: tuple[EventRecord, ...] = ()
     """Events that go with the status: recorded when it has been written."""
-    again_in: float | None = None
+    again_in: timedelta | None = None
 
 
 def merged(patches: Iterable[PatchCluster]) -> tuple[PatchCluster, ...]:

@@ -148,12 +148,12 @@ def _annotated(view: ClusterView, annotations: Mapping[str, str], event: EventRe
 
 def next_deletion(s: Snapshot, after: NextRoles) -> timedelta | None:
     """How long until one without a role is due."""
-    waits = [
+    left = [
         (unused_since(view) or s.now) + deletion_delay(s) - s.now
         for view in s.without_role(after.active, after.pending)
         if not view.deleting
     ]
-    return max(min(waits), timedelta(seconds=0.05)) if waits else None
+    return min(left, default=None)
 
 
 def deletion(view: ClusterView, why: str) -> Delete:

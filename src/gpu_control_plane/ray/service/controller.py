@@ -129,7 +129,7 @@ def build(
             snapshot = serve_calls.observed(snapshot)
         decision = decide(snapshot)
         gateways.learn(await executor.carry_out(service, decision))
-        return Requeue(after=decision.again_in) if decision.again_in is not None else None
+        return Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
 
     def service_of_cluster(item: Object) -> Iterable[Key]:
         """The service of a pod or Service that belongs to one of its clusters."""

@@ -30,7 +30,7 @@ from gpu_control_plane.ray.service.cluster_changes import (
 from gpu_control_plane.ray.service.conditions import ConditionInputs
 from gpu_control_plane.ray.service.desired_cluster import Match
 from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.gateway_use import is_incremental, leaves_gateway, waits_for_gateway
+from gpu_control_plane.ray.service.gateway_use import GATEWAY_CHECK, is_incremental, leaves_gateway, waits_for_gateway
 from gpu_control_plane.ray.service.incremental import ALL
 from gpu_control_plane.ray.service.roles import Roles, UpgradeMode, decide_roles, match_of
 from gpu_control_plane.ray.service.snapshot import NO_CLUSTER, Snapshot
@@ -39,7 +39,7 @@ from gpu_control_plane.ray.service.upgrade import plan_upgrade
 from gpu_control_plane.ray.service.upgrade_plan import NextRoles, UpgradePlan, next_roles
 
 _RUNNING: Final = "Running"
-_GATEWAY_CHECK: Final = timedelta(seconds=1)
+_SOONEST: Final = timedelta(milliseconds=50)
 _GATEWAY_RECHECK: Final = timedelta(seconds=30)
 """A cache that is complete and empty wakes nobody."""
 
@@ -127,14 +127,14 @@ def _run(s: Snapshot) -> Decision:
         *expiries(s, after),
         *stale_services(s),
     ]
-    moments = [plan.again_in, next_deletion(s, after), _time_left(s)]
+    delays = [plan.again_in, next_deletion(s, after), _time_left(s)]
     if waits_for_gateway(s) or (is_incremental(s.service) and not s.gateway.served):
-        moments.append(_GATEWAY_RECHECK if s.gateway.known else _GATEWAY_CHECK)
-    waits = [moment.total_seconds() for moment in moments if moment is not None]
+        delays.append(_GATEWAY_RECHECK if s.gateway.known else GATEWAY_CHECK)
+    known = [delay for delay in delays if delay is not None]
     return Decision(
         actions=(*before, _write(s, status), *last),
         events=_events(s, roles, after, begins=begins),
-        again_in=max(0.05, min(waits)) if waits else None,
+        again_in=max(_SOONEST, min(known)) if known else None,
     )
 
 

@@ -1,7 +1,13 @@
 """Whether a RayService needs the Gateway API: for an incremental upgrade, or to remove what one has left. Pure."""
 
+from datetime import timedelta
+from typing import Final
+
 from gpu_control_plane.api.ray.service import RayService, ServiceUpgradeType
 from gpu_control_plane.ray.service.snapshot import Snapshot
+
+GATEWAY_CHECK: Final = timedelta(seconds=1)
+"""When to look again while it is not known whether the Gateway API is installed."""
 
 
 def upgrade_type(service: RayService) -> ServiceUpgradeType | None:

@@ -1,7 +1,5 @@
 """Suspending a RayService: it is said first and then done to the end, whatever the spec says meanwhile. Pure."""
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.service import RayServiceStatus, ServiceCondition
@@ -11,10 +9,8 @@ from gpu_control_plane.ray.owned import is_owned
 from gpu_control_plane.ray.service import conditions
 from gpu_control_plane.ray.service.actions import Decision, Delete, EventRecord, WriteStatus
 from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.gateway_use import waits_for_gateway
+from gpu_control_plane.ray.service.gateway_use import GATEWAY_CHECK, waits_for_gateway
 from gpu_control_plane.ray.service.snapshot import Snapshot
-
-_GATEWAY_CHECK_SECONDS: Final = 1.0
 
 
 def decide_suspension(s: Snapshot) -> Decision | None:
@@ -41,7 +37,7 @@ def decide_suspension(s: Snapshot) -> Decision | None:
         service_status="",
         num_serve_endpoints=0,
     )
-    return Decision(actions=(_write(s, status), *_deletes(s)), again_in=_GATEWAY_CHECK_SECONDS if unknown else None)
+    return Decision(actions=(_write(s, status), *_deletes(s)), again_in=GATEWAY_CHECK if unknown else None)
 
 
 def resumed(s: Snapshot) -> RayServiceStatus | None:
