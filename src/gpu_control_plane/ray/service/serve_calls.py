@@ -53,7 +53,10 @@ class ServeCalls:
         self._poll = poll_seconds
 
     def observed(self, s: Snapshot) -> Snapshot:
-        """The snapshot with what Ray Serve of each cluster has said; what is still to be said or asked is begun."""
+        """The snapshot with the answers of Ray Serve so far; calls whose answers are missing are begun. A service that
+        nothing is decided on but to leave it as it is gets none."""
+        if s.service.deleting or s.other_operator or s.problems:
+            return s
         roles = decide_roles(s)
         kept: list[str] = []
         views = tuple(

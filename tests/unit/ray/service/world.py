@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation, Label, NodeType
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
@@ -33,15 +34,15 @@ from gpu_control_plane.ray.service.actions import (
     RemoveFinalizer,
     WriteStatus,
 )
-from gpu_control_plane.ray.service.applications import parse
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
 from gpu_control_plane.ray.service.gateway_use import is_divided
 from gpu_control_plane.ray.service.handover import pod_units, pods_to_go, replica_units, total, with_pods_to_go
 from gpu_control_plane.ray.service.handover_budget import HandoverBudget
+from gpu_control_plane.ray.service.observe import snapshot_of
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
-from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Timings
+from gpu_control_plane.ray.service.snapshot import Snapshot, Timings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _QUIET = 8
@@ -148,26 +149,28 @@ class World:
     # The operator.
 
     def snapshot(self) -> Snapshot:
-        service = self.service
-        views = tuple(
-            ClusterView(cluster=each, pods=tuple(pod for pod in self.pods.values() if is_owned(pod, each)))
-            for each in self.clusters.values()
-        )
-        s = Snapshot(
-            service=service,
-            clusters=views,
-            services=tuple(self.services.values()),
+        s = snapshot_of(
+            self.service,
+            clusters=self.clusters.values(),
+            pods=lambda _cluster: self.pods.values(),
+            services=lambda _owner: self.services.values(),
             endpoints=self.endpoints(),
-            gateway=self.gateway_view() if is_divided(service) else GatewayView(),
-            free={POOL: max(0, self.free() - self.promised)},
-            unheld={POOL: self.free()},
-            config=parse(service.spec.serve_config_v2),
+            gateway=self.gateway_view() if is_divided(self.service) else GatewayView(),
+            pools=(self.pool(),),
+            rng=self.rng,
+            now=self.now,
             options=self.options,
             timings=self.timings,
-            suffix=f"{self.rng.randrange(10**5):05}",
-            now=self.now,
         )
         return self._serve_calls.observed(s)
+
+    def pool(self) -> GPUPool:
+        free = self.free()
+        reserved = min(self.promised, free)
+        units = {"total": self.cards, "used": self.cards - free, "reserved": reserved, "available": free - reserved}
+        capacity = [{"name": POOL, **units, "faulted": 0}]
+        body = {"metadata": {"name": "pool-a"}, "spec": {}, "status": {"capacity": capacity}}
+        return msgspec.convert(body, GPUPool)
 
     def gateway_view(self) -> GatewayView:
         if not self.gateway_known:
