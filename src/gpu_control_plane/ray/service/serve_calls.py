@@ -53,8 +53,8 @@ class ServeCalls:
         self._poll = poll_seconds
 
     def observed(self, s: Snapshot) -> Snapshot:
-        """The snapshot with the answers of Ray Serve so far; calls whose answers are missing are begun. A service that
-        nothing is decided on but to leave it as it is gets none."""
+        """The snapshot with the answers of Ray Serve so far; calls whose answers are missing are begun. None
+        are made for a service that is deleted, has an invalid spec, or belongs to another operator."""
         if s.service.deleting or s.other_operator or s.problems:
             return s
         roles = decide_roles(s)

@@ -14,7 +14,8 @@ from gpu_control_plane.ray.service.applications import (
     parse,
     serve_config_update,
 )
-from unit.ray.service.world import POOL, START, group, running
+from unit.ray.service.builders import POOL, START, group
+from unit.ray.service.service_model import running
 
 ONE = {POOL: 1}
 
@@ -59,14 +60,14 @@ def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_cap
 
 
 def test_applications_lost_with_the_head_are_told_again_while_another_cluster_is_to_take_over() -> None:
-    world = running(annotations={Annotation.IN_PLACE_UPGRADE.value: "never"})
-    old = world.active
-    world.cards = 1
-    world.change_cluster(group(image="ray:2"), image="ray:2")
-    world.settle(5)
-    assert world.pending
-    assert world.backend == old
-    world.configs.pop(world.clusters[old].metadata.uid)
-    world.settle(5)
-    assert world.pending
-    assert world.can_serve(old)
+    model = running(annotations={Annotation.IN_PLACE_UPGRADE.value: "never"})
+    old = model.active
+    model.cards = 1
+    model.change_cluster(group(image="ray:2"), image="ray:2")
+    model.settle(5)
+    assert model.pending
+    assert model.backend == old
+    model.serve.configs.pop(model.clusters[old].metadata.uid)
+    model.settle(5)
+    assert model.pending
+    assert model.can_serve(old)

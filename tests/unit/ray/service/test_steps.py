@@ -19,7 +19,7 @@ from gpu_control_plane.ray.service.handover import (
     next_move,
 )
 from gpu_control_plane.ray.service.incremental import Share, Shares, Steps, next_step
-from unit.ray.service.world import POOL, START
+from unit.ray.service.builders import POOL, START
 
 ONE = {POOL: 1}
 
