@@ -1,4 +1,4 @@
-"""What can be done about a RayService: each write of its own, safe to repeat, and decided before any is made."""
+"""The writes that a decision about a RayService consists of, each safe to repeat. All are decided beforehand."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -16,7 +16,7 @@ Manifest = dict[str, Any]
 
 
 class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What people are told by an Event, once it has been done."""
+    """An Event to be written once the action it belongs to has been carried out."""
 
     reason: ServiceEvent
     note: str
@@ -30,7 +30,7 @@ class CreateCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A merge patch; one of the spec is made on the version that was read."""
+    """A merge patch. One that changes the spec carries the resourceVersion that was read, so it fails on a conflict."""
 
     cluster: RayCluster
     body: Mapping[str, Any]
@@ -42,27 +42,27 @@ class PatchCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """The very object that was read."""
+    """Deletes the object with the uid that was read, and no later one of the same name."""
 
     item: Object
     event: EventRecord | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True, kw_only=True):
-    """A Service, Gateway or HTTPRoute as in the manifest."""
+    """Creates or updates a Service, Gateway or HTTPRoute as in the manifest."""
 
     kind: type[Object]
     manifest: Manifest
     held: Object | None
     owner: Object
     replaceable: bool = False
-    """Whether it may be made anew where it cannot be changed: nobody's requests need its address."""
+    """Whether it may be created again if the API server refuses the update: no client depends on its address."""
     created: EventRecord | None = None
     updated: EventRecord | None = None
 
 
 class LabelHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Let requests go to the pod, or not."""
+    """Sets the label by which the Service of Serve selects the head pod."""
 
     pod: RayPod
     serves: bool
@@ -81,16 +81,16 @@ Action = CreateCluster | PatchCluster | Delete | Ensure | LabelHead | WriteStatu
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, in this order, and when to look again although nothing changes."""
+    """What to write, in this order, and when to reconcile again if no watch fires before."""
 
     actions: tuple[Action, ...] = ()
     events: tuple[EventRecord, ...] = ()
-    """Events that go with the status: recorded when it has been written."""
+    """Events that belong to the status: recorded when it has been written."""
     again_in: timedelta | None = None
 
 
 def merged(patches: Iterable[PatchCluster]) -> tuple[PatchCluster, ...]:
-    """One patch for each cluster."""
+    """The patches, with those of one cluster merged into one."""
     found: dict[str, PatchCluster] = {}
     for patch in patches:
         held = found.get(patch.cluster.name)

@@ -1,4 +1,4 @@
-"""What is written on the RayClusters of a RayService, which are made, and which go. Pure."""
+"""Creation, patches and deletion of the RayClusters of a RayService. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -36,7 +36,7 @@ from gpu_control_plane.ray.service.upgrade_plan import NextRoles, UpgradePlan
 
 
 def creation(s: Snapshot, roles: Roles) -> Iterable[Action]:
-    """The pending cluster, unless it is there. In a handover its workers with cards come later."""
+    """The pending cluster, unless it exists. In a handover it begins without its workers with cards."""
     if not roles.create or s.named(roles.pending) is not None:
         return
     desired = s.service.spec.ray_cluster_config
@@ -74,7 +74,7 @@ def take_overs(s: Snapshot) -> Iterable[PatchCluster]:
 
 
 def refreshes(s: Snapshot, roles: Roles, plan: UpgradePlan, after: NextRoles) -> Iterable[PatchCluster]:
-    """Changes of clusters that exist: worker groups that were added, numbers of workers."""
+    """Patches of existing clusters: worker groups that were added, numbers of workers, outdated annotations."""
     patched = {patch.cluster.name for patch in plan.patches} if not (after.promoted or after.undone) else set()
     if patched:
         yield from plan.patches
@@ -117,7 +117,7 @@ def _refresh(s: Snapshot, view: ClusterView, *, follows: bool) -> PatchCluster |
 
 
 def unused_since_patches(s: Snapshot, roles: Roles, after: NextRoles) -> Iterable[PatchCluster]:
-    """Clusters that have lost their role say since when, so that whoever deletes them waits no longer than asked."""
+    """Clusters that have lost their role are annotated with the time, from which the deletion delay counts."""
     for view in s.without_role(after.active, after.pending):
         if not view.deleting and view not in roles.drop and unused_since(view) is None:
             moment = s.now.replace(microsecond=0).isoformat()
@@ -125,7 +125,7 @@ def unused_since_patches(s: Snapshot, roles: Roles, after: NextRoles) -> Iterabl
 
 
 def expiries(s: Snapshot, after: NextRoles) -> Iterable[Action]:
-    """What has had requests stays for a while, so that those under way are answered."""
+    """Clusters without a role are deleted after the deletion delay, so that requests under way are answered."""
     for view in s.without_role(after.active, after.pending):
         since = unused_since(view)
         if since is not None and not view.deleting and since + deletion_delay(s) <= s.now:
@@ -133,7 +133,7 @@ def expiries(s: Snapshot, after: NextRoles) -> Iterable[Action]:
 
 
 def accepted_configurations(s: Snapshot) -> Iterable[PatchCluster]:
-    """What Ray Serve has accepted is noted on the cluster."""
+    """The configuration that Ray Serve has accepted is kept in an annotation of the cluster."""
     for view in s.clusters:
         if view.accepted and not view.deleting:
             event = EventRecord(
@@ -147,7 +147,7 @@ def _annotated(view: ClusterView, annotations: Mapping[str, str], event: EventRe
 
 
 def next_deletion(s: Snapshot, after: NextRoles) -> timedelta | None:
-    """How long until one without a role is due."""
+    """How long until the next cluster without a role is to be deleted."""
     left = [
         (unused_since(view) or s.now) + deletion_delay(s) - s.now
         for view in s.without_role(after.active, after.pending)

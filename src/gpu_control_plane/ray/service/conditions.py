@@ -15,7 +15,7 @@ _SPECIAL: Final = frozenset({ServiceReason.INITIALIZING_TIMEOUT, ServiceReason.V
 
 
 class ConditionInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What conditions are made of."""
+    """What the conditions of a service that runs depend on."""
 
     active: str = ""
     pending: str = ""
@@ -30,11 +30,11 @@ class ConditionInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConditionWriter:
-    """Conditions from those that are held; each keeps its transition time while its status stays."""
+    """Builds on the conditions in the status; each keeps its transition time while its status stays."""
 
     def __init__(self, service: RayService, now: datetime) -> None:
         self._held = {item.type: item for item in service.status.conditions}
-        # Whoever writes the others is alone.
+        # An operator that writes conditions is the only active one.
         self.drop(ServiceCondition.OTHER_OPERATOR_ACTIVE)
         self._generation = service.metadata.generation
         self._now = now
@@ -63,7 +63,7 @@ class ConditionWriter:
 
 
 def running(service: RayService, inputs: ConditionInputs, now: datetime) -> tuple[Condition, ...]:
-    """The conditions of a service that has, or gets, clusters."""
+    """The conditions of a service that has clusters, or is about to."""
     writer = ConditionWriter(service, now)
     _ready(writer, service.status.conditions, inputs)
     if inputs.active and inputs.pending:
@@ -92,7 +92,7 @@ def running(service: RayService, inputs: ConditionInputs, now: datetime) -> tupl
 
 
 def invalid(service: RayService, problems: str, now: datetime) -> tuple[Condition, ...]:
-    """Nothing is changed while the spec cannot be carried out; correcting it is enough to go on."""
+    """The conditions while the spec is invalid. Nothing else is changed; a corrected spec is enough to go on."""
     return _not_ready(service, ServiceReason.VALIDATION_FAILED, problems, now)
 
 
@@ -101,7 +101,8 @@ def timed_out(service: RayService, message: str, now: datetime) -> tuple[Conditi
 
 
 def not_written(service: RayService, message: str, now: datetime) -> tuple[Condition, ...]:
-    """Something that requests need is in the way of somebody else's, or is refused. What answers goes on."""
+    """A Service could not be written: one of its name has another owner, or the API server refused it. A cluster that
+    answers goes on."""
     writer = ConditionWriter(service, now).set(ServiceCondition.UP_TO_DATE, False, ServiceReason.NOT_WRITTEN, message)
     ready = find(service.status.conditions, ServiceCondition.READY)
     if ready is None or ready.reason == ServiceReason.INITIALIZING:
@@ -110,7 +111,7 @@ def not_written(service: RayService, message: str, now: datetime) -> tuple[Condi
 
 
 def suspending(service: RayService, left: str, now: datetime) -> tuple[Condition, ...]:
-    """While clusters are being deleted: to the end, whatever the spec says meanwhile."""
+    """While clusters are being deleted. A suspension is completed, whatever the spec says meanwhile."""
     reason = ServiceReason.SUSPENDING if left else ServiceReason.SUSPEND_REQUESTED
     held = find(service.status.conditions, ServiceCondition.SUSPENDING)
     begun = held is not None and held.status == TRUE
@@ -135,7 +136,7 @@ def suspended(service: RayService, now: datetime) -> tuple[Condition, ...]:
 
 
 def resumed(service: RayService, now: datetime) -> tuple[Condition, ...]:
-    """It begins again as a new one does."""
+    """After a suspension a service starts as a new one does."""
     return (
         ConditionWriter(service, now)
         .set(ServiceCondition.SUSPENDED, False, ServiceReason.RESUMED)
@@ -170,7 +171,7 @@ def _ready(writer: ConditionWriter, held: Iterable[Condition], inputs: Condition
 
 
 def _has_answered(before: Condition, inputs: ConditionInputs) -> bool:
-    """Whether it has come up once, and so is not on its way to."""
+    """Whether the service has been ready before, so that it is not still initializing."""
     if before.status == TRUE or before.reason == ServiceReason.ZERO_ENDPOINTS:
         return True
     return before.reason in _SPECIAL and bool(inputs.active)

@@ -1,4 +1,4 @@
-"""RayServices as a controller: a snapshot from caches and from what Ray Serve has said, a decision, and its writes."""
+"""The controller of RayServices: a snapshot from caches and answers of Ray Serve, a decision, and its writes."""
 
 import random
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ def build(
     timings: Timings | None = None,
     rng: random.Random | None = None,
 ) -> None:
-    """Add the controller of RayServices to a process. Tests say by `proxy` where proxies of Ray Serve are."""
+    """Add the controller of RayServices to a process. Tests give the addresses of Ray Serve's proxies by `proxy`."""
     runtime, options = parts.runtime, parts.settings.options
     services, clusters = parts.caches(RayService), parts.caches(RayCluster)
     pods, children = parts.caches(RayPod, OF_CLUSTERS), parts.caches(OwnedService, _OF_SERVICES)
@@ -137,7 +137,7 @@ def _timings(parts: RayParts) -> Timings:
 
 
 def _proxies(parts: RayParts) -> ProxyOf:
-    """By the pod's address, or through the API server where that is asked for."""
+    """Ray Serve's proxy on a pod: at the pod's address, or through the API server if the options say so."""
 
     def proxy(pod: RayPod, port: int) -> str:
         if parts.settings.options.use_kubernetes_proxy:

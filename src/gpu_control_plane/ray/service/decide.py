@@ -1,4 +1,4 @@
-"""What now? One question after the other about a RayService, each answered with writes and sentences. Pure.
+"""The decision about a RayService: one question after the other, each answered with writes and Events. Pure.
 
 The order of the writes is the order of safety: pods that may get requests are labelled and Services point to a cluster
 before the status says so, and the status names a cluster before it is made. Every write may be the last one before a
@@ -41,7 +41,7 @@ from gpu_control_plane.ray.service.upgrade_plan import NextRoles, UpgradePlan, n
 _RUNNING: Final = "Running"
 _SOONEST: Final = timedelta(milliseconds=50)
 _GATEWAY_RECHECK: Final = timedelta(seconds=30)
-"""A cache that is complete and empty wakes nobody."""
+"""While the Gateway API is not installed: an empty cache triggers no reconcile when its kinds appear."""
 
 
 def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the other
@@ -55,7 +55,7 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
         held = conditions.looked_on(service, s.other_operator, s.now)
         return Decision(actions=(WriteStatus(status=replace(service.status, conditions=held)),))
     if service.deleting:
-        # All that belongs to it goes with it; the finalizer is KubeRay's.
+        # Garbage collection deletes its clusters and Services; the finalizer is KubeRay's.
         kept = Finalizer.SERVICE.value in service.metadata.finalizers
         return Decision(actions=(RemoveFinalizer(name=Finalizer.SERVICE.value),) if kept else ())
     if (decided := suspension.decide_suspension(s)) is not None:
@@ -65,7 +65,7 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
             actions=(_write(s, status),), events=(EventRecord(reason=ServiceEvent.RESUMED, note="it comes up again"),)
         )
     if taken := tuple(take_overs(s)):
-        # Before a status says that this spec has been seen: that is how a change is told from none.
+        # Before the status gets this generation: whether the spec has changed is known from observedGeneration.
         return Decision(actions=taken)
     if s.problems:
         return _invalid(s)
@@ -83,7 +83,7 @@ def _invalid(s: Snapshot) -> Decision:
 
 
 def _timed_out(s: Snapshot) -> Decision | None:
-    """Whether it has not come up in time: its clusters go then, and a corrected spec begins anew."""
+    """The decision if it has not become ready in time: its clusters are deleted, and a corrected spec starts anew."""
     left = _time_left(s)
     over = left is not None and left <= timedelta()
     if not over and not deadlines.has_timed_out(s.service):
@@ -98,7 +98,7 @@ def _timed_out(s: Snapshot) -> Decision | None:
 
 
 def _time_left(s: Snapshot) -> timedelta | None:
-    """How long it has to come up, since its newest cluster was made: a corrected spec has the whole time."""
+    """How long it still has to become ready, counted from the creation of its newest cluster."""
     made = [view.cluster.metadata.creation_timestamp for view in s.clusters if not view.deleting]
     begun = max((moment for moment in made if moment is not None), default=None)
     return deadlines.time_left(s.service, begun, s.now) if begun is not None else None
@@ -106,8 +106,8 @@ def _time_left(s: Snapshot) -> timedelta | None:
 
 def _run(s: Snapshot) -> Decision:
     if noted := tuple(accepted_configurations(s)):
-        # Before anything else, so that what was accepted is not put again after a crash. What follows from it is
-        # decided when it is seen.
+        # Before anything else, so that an accepted configuration is not put again after a crash. The rest is decided
+        # when the annotations are in the cache.
         return Decision(actions=noted)
     roles = decide_roles(s)
     plan = plan_upgrade(s, roles)
@@ -166,7 +166,7 @@ def _status(s: Snapshot, roles: Roles, plan: UpgradePlan, after: NextRoles) -> R
 
 
 def _comes_next(s: Snapshot, after: NextRoles) -> str:
-    """Why the cluster that has just got everything back is not what the spec asks for."""
+    """Why the service is not up to date after a rollback, if the spec asks for a third cluster."""
     view = s.named(after.active) if after.undone else None
     return "it comes next" if view is not None and match_of(s, view) is Match.OTHER else ""
 
@@ -177,7 +177,7 @@ def _config_refused(s: Snapshot, after: NextRoles) -> str:
 
 
 def _whole(s: Snapshot) -> ServedCluster | None:
-    """The share of a cluster that is alone."""
+    """The share of a cluster that is the only one."""
     return ServedCluster(target_capacity=100, traffic_routed_percent=100) if is_incremental(s.service) else None
 
 

@@ -31,7 +31,7 @@ _NOT_COPIED: Final = frozenset(
 
 
 class Match(enum.Enum):
-    """How a cluster stands to the spec of its service."""
+    """How the spec that a cluster was made from compares with the spec of its service."""
 
     SAME = "it was made from it"
     GROWN = "it was made from it but for worker groups that have been added at the end"
@@ -39,7 +39,7 @@ class Match(enum.Enum):
 
 
 class SpecFingerprint(msgspec.Struct, frozen=True):
-    """What a cluster says of the spec that it was made from."""
+    """Hash and number of worker groups of the spec that a cluster was made from, kept in its annotations."""
 
     spec_hash: str
     groups: int
@@ -63,7 +63,7 @@ def fingerprint_of(cluster: RayCluster) -> SpecFingerprint:
 
 
 def match(fingerprint: SpecFingerprint, desired: RayClusterSpec) -> Match:
-    """Whether what a cluster was made from is what is desired."""
+    """Whether a cluster was made from the desired spec."""
     if fingerprint.spec_hash == spec_hash(desired):
         return Match.SAME
     groups = desired.worker_group_specs
@@ -85,7 +85,7 @@ def fingerprint_when_taken_over(cluster: RayCluster, service: RayService, *, new
 
 
 def scale_hash(spec: RayClusterSpec) -> str:
-    """The numbers of workers that a service asks for, as a short name. What Ray's autoscaler decides is none of it."""
+    """Hash of the numbers of workers that a service asks for, without those that Ray's autoscaler decides on."""
     scaled = bool(spec.enable_in_tree_autoscaling)
     numbers = [
         (group.group_name, None if scaled else group.replicas, group.min_replicas, group.max_replicas)

@@ -1,4 +1,4 @@
-"""Carries a decision out, one write after the other. What fails ends it: the rest is decided again."""
+"""Carries a decision out, one write after the other. A failure ends it: the next reconcile decides anew."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,7 +42,7 @@ from gpu_control_plane.ray.status_patch import write_status
 
 
 class Executor:
-    """Writes, and tells of what it has written."""
+    """Makes the writes, and records their Events."""
 
     def __init__(self, client: Client, writer: ChildWriter, events: EventRecorder, now: Callable[[], datetime]) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class Executor:
         self._now = now
 
     async def carry_out(self, service: RayService, decision: Decision) -> list[Object]:
-        """Make the writes in their order; the objects that were written by them and that not every cache learns of."""
+        """Make the writes in their order. Returns what was written, for caches that the client does not update."""
         written: list[Object] = []
         for action in decision.actions:
             if isinstance(action, WriteStatus):
@@ -107,7 +107,7 @@ class Executor:
         except Invalid:
             if held is None or not action.replaceable:
                 raise
-            # Such as one without an address that is to have one. Where it could not be made anew, it stays.
+            # Such as a change of clusterIP. The new one is tried first: if it would be refused, the old one stays.
             with suppress(AlreadyExists):
                 await self._client.try_create(kind, manifest, held.metadata.namespace)
             await self._client.delete(kind, held.name, held.metadata.namespace, uid=held.metadata.uid)
@@ -118,7 +118,7 @@ class Executor:
         try:
             await self._client.create(RayCluster, action.manifest, namespace)
         except AlreadyExists:
-            # It may be ours: an answer was lost.
+            # It may be ours: the answer to the request that created it was lost.
             there = await self._client.get(RayCluster, action.manifest["metadata"]["name"], namespace)
             if not is_owned(there, service):
                 raise BelongsToAnother(
@@ -127,7 +127,7 @@ class Executor:
 
     async def _patch(self, action: PatchCluster) -> None:
         metadata = action.cluster.metadata
-        # Of a cluster of the same name that came after it, nothing is to be changed.
+        # The uid keeps a later cluster of the same name from being changed.
         body = {**action.body, "metadata": {**action.body.get("metadata", {}), "uid": metadata.uid}}
         await self._client.patch(
             RayCluster,
@@ -167,5 +167,5 @@ class Executor:
 
 
 def _keeps_status_back(action: Action) -> bool:
-    """Whether the status of the decision is never written while this fails. Services come before it."""
+    """Whether a failure keeps the status from being written: Services are written before it."""
     return isinstance(action, Ensure) and action.kind is OwnedService

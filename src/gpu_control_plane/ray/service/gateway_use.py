@@ -32,6 +32,6 @@ def waits_for_gateway(s: Snapshot) -> bool:
 
 def leaves_gateway(s: Snapshot) -> bool:
     """Whether the Gateway of a service that needs it no longer is still to go. Until then its status says that requests
-    are divided, or nobody would look for it after a crash."""
+    are divided, or it would be forgotten after a crash."""
     held = waits_for_gateway(s) or s.gateway.gateway is not None or s.gateway.route is not None
     return is_divided(s.service) and not is_incremental(s.service) and held

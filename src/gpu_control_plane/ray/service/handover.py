@@ -48,7 +48,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterCapacity(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two clusters."""
+    """What one of the two clusters has and asks for."""
 
     groups: tuple[Group, ...] = ()
     head: Units = NONE
@@ -74,13 +74,13 @@ class ClusterCapacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing is to be done until something is there."""
+    """Nothing is to be done until what is named has come."""
 
     on: str
 
 
 class SwitchFirst(msgspec.Struct, frozen=True):
-    """The next worker to go is the last of its kind: requests should go elsewhere before."""
+    """The next worker to go is the last one of its group: requests should go to the new cluster before."""
 
     group: str
 
@@ -120,7 +120,7 @@ def next_move(  # noqa: PLR0911 - one question after the other
     failing: bool = False,
     others: Units = NONE,
 ) -> Move:
-    """What comes next. `allowance`: what both may ask for; `switched`: requests go to the target already; `may_answer`:
+    """The next move. `allowance`: what both may ask for; `switched`: requests go to the target already; `may_answer`:
     it could take them if it had to; `patient`: the workers that have moved have had little time yet to begin to answer;
     `answers_all`: those that have moved answer for everything; `failing`: more workers would not make them answer;
     `others`: what further clusters of the service still have."""
@@ -149,15 +149,16 @@ def next_move(  # noqa: PLR0911 - one question after the other
         return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient, failing=failing)
     if any(others.get(resource) for resource in lacking):
         return Wait("the cards of a cluster that goes")
-    # The target needs more than there was: its workers wait for cards as any others do.
+    # The target needs more than the allowance: its workers wait for cards as those of any cluster do.
     return Grow(growing.name, growing.wanted + 1)
 
 
 def _shrink(
     giving: Group, target: ClusterCapacity, *, switched: bool, may_answer: bool, patient: bool, failing: bool
 ) -> Move:
-    """A worker goes. Before the last one of its kind, without which the source does not answer for all, requests go
-    elsewhere if they can; they are waited for if there is hope, or if nothing would come of its cards."""
+    """A worker goes. The last one of its group, without which the source does not answer for all, goes after requests
+    have gone to the target if that may answer. It waits while workers of the target may still begin to answer, and if
+    the applications of the target fail, so that its cards would be of no use there."""
     last = giving.wanted == 1 and not switched and giving.running > 0
     if last and may_answer:
         return SwitchFirst(giving.name)
@@ -197,7 +198,7 @@ def settled(one: ClusterCapacity) -> ClusterCapacity:
 
 
 def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:
-    """So many times each, added up."""
+    """The sum of amounts, each multiplied."""
     found: dict[str, int] = {}
     for units, times in amounts:
         for resource, count in units.items():
@@ -227,7 +228,7 @@ def demand(spec: RayClusterSpec, replicas: Mapping[str, int], pooled: Iterable[s
 
 
 def fits(wanted: Units, free: Units) -> bool:
-    """Whether all of it is free. Of what no pool offers it is not known, and it counts as free."""
+    """Whether all of it is free. How much there is of a resource of no pool is not known: it counts as free."""
     return all(units <= free[resource] for resource, units in wanted.items() if resource in free)
 
 
@@ -267,7 +268,7 @@ def pods_to_go(pods: Iterable[RayPod], group: WorkerGroupSpec, replicas: int) ->
 
 
 def with_pods_to_go(group: WorkerGroupSpec, going: tuple[str, ...]) -> WorkerGroupSpec:
-    """The group, told which of its pods go."""
+    """The group with the names of the pods that are to go in its scaleStrategy."""
     if not going and group.scale_strategy is None:
         return group
     return msgspec.structs.replace(group, scale_strategy=ScaleStrategy(workers_to_delete=going))
@@ -296,7 +297,7 @@ def scheduled_units(groups: Iterable[Group], head: Units) -> dict[str, int]:
 
 
 def _to_grow(target: ClusterCapacity) -> Group | None:
-    """The group that gets the next worker: one without any first, so that every deployment finds its place soon."""
+    """The group that gets the next worker: one without any first, so that every deployment gets a worker early."""
     lacking = [group for group in target.groups if group.wanted < group.goal]
     return min(lacking, key=lambda group: group.wanted / group.goal, default=None)
 

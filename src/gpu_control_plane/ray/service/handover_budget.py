@@ -38,12 +38,12 @@ class Bounds(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HandoverBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handover began with: kept in an annotation of the cluster that takes over."""
+    """The cards and replicas that a handover began with, kept in an annotation of the cluster that takes over."""
 
     allowance: dict[str, int]
     """Units that both clusters may ask for together."""
     own: dict[str, int] = {}
-    """Of them, those that the old cluster had; the others were free, and somebody else may have taken them since."""
+    """Of them, those that the old cluster had; the others were free, and other pods may have taken them since."""
     goals: dict[str, int] = {}
     """Replicas that the new cluster comes to, by group: those of the old one, where Ray's autoscaler had decided."""
     full: dict[str, Bounds] = {}
@@ -61,7 +61,7 @@ class HandoverBudget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HandoverChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """How an upgrade begins, as far as cards decide on it."""
+    """Whether an upgrade begins as a handover, and the Events that say why."""
 
     budget: HandoverBudget | None = None
     """Of the handover; None where both clusters run beside each other."""
@@ -91,7 +91,7 @@ def choose_handover(s: Snapshot, active: ClusterView) -> HandoverChoice:
 
 
 def in_place_upgrade_setting(service: RayService) -> str:
-    """What the annotation says of handovers: auto, always or never."""
+    """The value of the annotation gpu.deckhouse.io/in-place-upgrade: auto, always or never."""
     return service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
 
 
@@ -111,7 +111,7 @@ def _announcement(
 
 
 def new_budget(s: Snapshot, active: ClusterView) -> HandoverBudget:
-    """The terms of a handover that begins now."""
+    """The budget of a handover that begins now."""
     return HandoverBudget(
         allowance=within_reach(s, s.free),
         own=_held_by(s, active),
@@ -138,7 +138,7 @@ def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
 
 
 def within_reach(s: Snapshot, free: Units) -> dict[str, int]:
-    """What the clusters have together, and what they could have of what is free."""
+    """Cards that the clusters have together, and those that they could get of what is free."""
     held = total((_held_by(s, view), 1) for view in s.clusters)
     # What a pool has free is of no use to a namespace whose quota is used up.
     usable = NONE if any(view.over_quota_since for view in s.clusters) else free

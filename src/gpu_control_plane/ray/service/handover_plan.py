@@ -96,8 +96,8 @@ def may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> boo
 
 
 def converted_to_handover(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchCluster:
-    """What was free when the upgrade began is not any more: it goes on as a handover, with the workers that have found
-    their cards."""
+    """The patch by which an upgrade whose cards are no longer free goes on as a handover, with the workers that have
+    cards already."""
     target = _cluster_capacity(s, pending, {})
     found = {group.name: group.there - group.unscheduled for group in target.groups}
     spec = pending.cluster.spec
@@ -148,7 +148,7 @@ def scheduling_time_left(s: Snapshot, taking: ClusterView) -> timedelta | None:
 
 def _allowance(s: Snapshot, budget: HandoverBudget) -> dict[str, int]:
     """What the clusters may ask for when cards that were free are gone: what they have, and what is free now. Cards of
-    their own that somebody else has taken are waited for, or the last worker would go for nothing."""
+    their own that other pods have taken are waited for: otherwise the last worker would go for nothing."""
     now = within_reach(s, s.unheld)
     return {
         resource: max(budget.own.get(resource, 0), min(units, now.get(resource, 0)))
@@ -161,8 +161,8 @@ def _cluster_capacity(s: Snapshot, view: ClusterView, goals: dict[str, int]) -> 
 
 
 def _goals(s: Snapshot, roles: Roles, budget: HandoverBudget, taking: ClusterView) -> dict[str, int]:
-    """Replicas that the target comes to: as the service says, or where Ray's autoscaler had decided, or the service no
-    longer knows of the target, those of the beginning."""
+    """Replicas that the target comes to: those of the service. Where Ray's autoscaler decides on them, or the target
+    no longer matches the spec, those that the budget began with."""
     desired = s.service.spec.ray_cluster_config
     if match_of(s, taking) is not Match.OTHER and not is_scaled(desired):
         return replicas_of(desired)
@@ -170,7 +170,7 @@ def _goals(s: Snapshot, roles: Roles, budget: HandoverBudget, taking: ClusterVie
 
 
 def _handover_time_left(s: Snapshot, taking: ClusterView, target: ClusterCapacity) -> timedelta | None:
-    """How long the workers that came last still have to begin to answer."""
+    """How long the youngest workers may still take to answer; None if they have had their time."""
     with_cards = {group.name for group in target.groups}
     made = [
         pod.metadata.creation_timestamp

@@ -1,7 +1,7 @@
-"""The steps of an incremental upgrade, and of the way back: first capacity, then requests, a little at a time. Pure.
+"""The steps of an incremental upgrade, and of its rollback: first capacity, then requests, a little at a time. Pure.
 
 The two clusters never have more than 100 % and one surge of capacity together. Requests go only to capacity that has
-been made, and the state of the steps is in the status alone, so whoever goes on after a crash goes on rightly.
+been made, and the state of the steps is in the status alone, so an upgrade continues where it was after a crash.
 """
 
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shares(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster that is to have everything, and the one that had."""
+    """Shares of the cluster that is to get everything, and of the one that had it."""
 
     target: Share
     source: Share
@@ -47,7 +47,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The shares from now on, and why they are no others yet."""
+    """The shares from now on, and what the next change of them waits for."""
 
     shares: Shares
     waits_for: str = ""
@@ -55,7 +55,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> UpgradePlan:
-    # What is said of a pending cluster that is gone does not hold for the one that comes in its place.
+    # The shares of a pending cluster that is gone are not those of the one that comes in its place.
     held = (s.active_status, s.pending_status) if pending is not None else (NO_CLUSTER, NO_CLUSTER)
     shares = [
         Share(
@@ -113,7 +113,7 @@ def next_step(  # noqa: PLR0911 - one question after the other
         traffic = min(target.capacity, target.traffic + steps.step)
         return Step(shares=_with_traffic(shares, traffic, now))
     if target.traffic > target.capacity:
-        # Capacity follows, as it does after a change of direction.
+        # After a change of direction the target may have more requests than capacity.
         return Step(shares=_with_capacity(shares, target.traffic, source.capacity))
     if target.capacity + source.capacity <= ALL:
         return Step(shares=_with_capacity(shares, min(ALL, target.capacity + steps.surge), source.capacity))
@@ -137,7 +137,8 @@ def _with_capacity(shares: Shares, target: int, source: int) -> Shares:
 
 
 def _has_capacity(view: ClusterView, share: Share) -> bool:
-    """Whether it has come to its share. Without replicas only the head could be ready, which may be left out."""
+    """Whether a cluster has come to its share. Without replicas it has no ready pod but the head, which may be excluded
+    from the Service: then applications that run are enough."""
     if share == Share(capacity=0, traffic=0):
         return not view.deleting and view.applications_run
     return view.ready
@@ -147,7 +148,7 @@ def _steps(s: Snapshot) -> Steps:
     strategy = s.service.spec.upgrade_strategy
     options = strategy.cluster_upgrade_options if strategy is not None else None
     if options is None:
-        # The type has been changed in the middle: what is left is done at once.
+        # The type of the strategy has been changed during the upgrade: the rest is done in one step.
         return Steps(surge=ALL, step=ALL, interval=timedelta())
     return Steps(
         surge=_or(options.max_surge_percent, ALL),

@@ -37,7 +37,7 @@ class UpgradeMode(enum.Enum):
 
 
 class Roles(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has which role from now on."""
+    """Which cluster has which role from now on."""
 
     active: str = ""
     pending: str = ""
@@ -47,16 +47,16 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
     create: bool = False
     """Whether the pending cluster is to be made."""
     budget: HandoverBudget | None = None
-    """Of the handover."""
+    """Of a handover."""
     drop: tuple[ClusterView, ...] = ()
-    """Clusters that have never answered and are not wanted any more: they go at once."""
+    """Clusters that have never answered and are not wanted any more: they are deleted at once."""
     refused: str = ""
     """Why a change of the spec is not carried out."""
     events: tuple[EventRecord, ...] = ()
 
 
 def decide_roles(s: Snapshot) -> Roles:
-    """Who should have which role."""
+    """Which cluster should have which role."""
     if s.pending_status.ray_cluster_name:
         return _with_pending(s)
     active = s.active
@@ -70,7 +70,7 @@ def decide_roles(s: Snapshot) -> Roles:
 
 
 def match_of(s: Snapshot, view: ClusterView) -> Match:
-    """How a cluster stands to the spec, as soon as it has been taken over."""
+    """How the spec that a cluster was made from compares with the spec of the service."""
     return match(current_fingerprint(s, view), s.service.spec.ray_cluster_config)
 
 
@@ -78,8 +78,8 @@ def current_fingerprint(s: Snapshot, view: ClusterView) -> SpecFingerprint:
     if not is_foreign(s, view):
         return fingerprint_of(view.cluster)
     newest = s.pending_status.ray_cluster_name or s.active_status.ray_cluster_name
-    # Where changes are not carried out, or the last one was not or is waiting for a way back, that it was seen says
-    # nothing.
+    # That the last operator has observed this generation does not mean that the newest cluster was made from it, if
+    # changes are not carried out, or the last one was refused or waits for a rollback.
     held = s.service.status.conditions
     up_to_date = find(held, ServiceCondition.UP_TO_DATE)
     refused = up_to_date is not None and up_to_date.reason == ServiceReason.NOT_CARRIED_OUT
@@ -89,18 +89,18 @@ def current_fingerprint(s: Snapshot, view: ClusterView) -> SpecFingerprint:
 
 
 def is_foreign(s: Snapshot, view: ClusterView) -> bool:
-    """Whether another operator, or another release, has written its hashes."""
+    """Whether another operator, or another release, has written the fingerprint of the cluster."""
     return view.annotation(Annotation.KUBERAY_VERSION) != s.options.version
 
 
 def deletion_delay(s: Snapshot) -> timedelta:
-    """How long a cluster stays from which requests have been taken away."""
+    """How long a cluster stays after requests have moved to another."""
     seconds = s.service.spec.ray_cluster_deletion_delay_seconds
     return s.timings.deletion_delay if seconds is None else timedelta(seconds=seconds)
 
 
 def unused_since(view: ClusterView) -> datetime | None:
-    """Since when a cluster has had no role; kept on it, so that a restart of the operator does not begin anew."""
+    """Since when a cluster has had no role: an annotation of it, so the delay survives a restart of the operator."""
     try:
         found = datetime.fromisoformat(view.annotation(Annotation.UNUSED_SINCE))
     except ValueError:
@@ -134,13 +134,13 @@ def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after t
             return Roles(active=living.name, pending=name, mode=mode, back=True, budget=budget, refused=refused)
         return Roles(active=living.name, drop=(pending,), refused=refused)
     if s.backend == name:
-        # It has the requests already: what it replaces is what goes.
+        # Requests go to it already, so it counts as the active one.
         return _start(s, pending)
     return _replace(s, living, pending)
 
 
 def _with_requests(s: Snapshot, living: ClusterView | None, pending: ClusterView, *, fulfilled: bool) -> Roles:
-    """The pending cluster has the requests already, and the spec no longer wants it: it stays until another answers."""
+    """Requests go to the pending cluster already, but the spec has changed: it stays until another one answers."""
     if living is None or not (fulfilled or _refused(s)):
         return _start(s, pending)
     if fulfilled:
@@ -162,7 +162,7 @@ def _mode_of(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> U
 
 
 def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
-    """A new pending cluster, or one of before that is as it should be and still there."""
+    """A new pending cluster, or a former one that matches the spec and has not been deleted yet."""
     roles = Roles(
         active=active.name if active is not None else "",
         pending=name or f"{s.service.name}-{s.suffix}",
@@ -194,7 +194,7 @@ def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
 
 
 def _refused(s: Snapshot) -> str:
-    """Why a change is not carried out by a new cluster."""
+    """Why a change of the spec does not lead to a new cluster; empty if it does."""
     kind = upgrade_type(s.service)
     if kind is ServiceUpgradeType.NONE:
         return "spec.upgradeStrategy.type is None: set it to NewCluster to have the change carried out"
@@ -216,12 +216,12 @@ def follows_config(s: Snapshot, roles: Roles, view: ClusterView) -> bool:
     if view.name == roles.pending:
         return not roles.back
     if not roles.pending:
-        # What cannot be carried out yet may come with a configuration that is made for another cluster.
+        # A change that has to wait may come with a configuration that is written for the next cluster.
         return not (roles.refused and waits_for_gateway(s))
     return roles.back and match_of(s, view) is not Match.OTHER
 
 
 def capacity_of(s: Snapshot, name: str) -> int | None:
-    """The percentage of replicas that the status asks of a cluster."""
+    """The percentage of replicas that the status gives a cluster in an incremental upgrade."""
     held = (s.active_status, s.pending_status)
     return next((each.target_capacity for each in held if name and each.ray_cluster_name == name), None)

@@ -1,4 +1,4 @@
-"""Tells and asks Ray Serve of the clusters of a RayService, in the background of reconciles.
+"""Puts configurations to Ray Serve of the clusters of a RayService and asks for their state, outside reconciles.
 
 The name of a call holds what it is about: a question is asked under what was accepted last, so its answer is about
 that, and a configuration is put anew under what was accepted before it.
@@ -27,11 +27,11 @@ DEFAULT_SERVE_PORT: Final = 8000
 
 TargetOf = Callable[[RayCluster], Awaitable[Target]]
 ProxyOf = Callable[[RayPod, int], str]
-"""Where the proxy of Ray Serve on a pod is."""
+"""The URL of Ray Serve's proxy on a pod."""
 
 
 class Calls(Protocol):
-    """As far as they are used of `DashboardCalls`."""
+    """The methods of `DashboardCalls` that are used here."""
 
     def ask[T](
         self, key: Key, name: str, call: Callable[[], Awaitable[T]], *, every: float | None = None
@@ -53,8 +53,8 @@ class ServeCalls:
         self._poll = poll_seconds
 
     def observed(self, s: Snapshot) -> Snapshot:
-        """The snapshot with the answers of Ray Serve so far; calls whose answers are missing are begun. None
-        are made for a service that is deleted, has an invalid spec, or belongs to another operator."""
+        """The snapshot with the answers of Ray Serve so far; calls whose answers are missing are begun. None are
+        made for a service that is deleted, has an invalid spec, or belongs to another operator."""
         if s.service.deleting or s.other_operator or s.problems:
             return s
         roles = decide_roles(s)
@@ -74,7 +74,7 @@ class ServeCalls:
         update = serve_config_update(
             s.config, annotation, capacity_of(s, view.name), follows=follows_config(s, roles, view)
         )
-        # One that keeps what it has, and that another operator has told of it, has to say what that is.
+        # The configuration that a cluster keeps may have been put by another operator: Ray Serve reports it.
         details, trouble = self._asked(s, view, annotation or ("" if update.config is not None else "-"), kept)
         if is_accepted(update, annotation) and not has_lost_all(update, details):
             return replace(view, details=details, trouble=trouble)

@@ -1,4 +1,4 @@
-"""Suspending a RayService: it is said first and then done to the end, whatever the spec says meanwhile. Pure."""
+"""Suspension of a RayService: first in the status, then completed, whatever the spec says meanwhile. Pure."""
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ def decide_suspension(s: Snapshot) -> Decision | None:
     is_suspending = is_true(held, ServiceCondition.SUSPENDING)
     if is_true(held, ServiceCondition.SUSPENDED) and not is_suspending:
         status = replace(s.service.status, conditions=conditions.suspended(s.service, s.now))
-        # What has been made at the last moment may be seen only now.
+        # Objects that were created just before the suspension may reach the caches only now.
         return Decision(actions=(_write(s, status), *_deletes(s))) if spec.suspend else None
     if not is_suspending and not spec.suspend:
         return None

@@ -23,7 +23,7 @@ def context_of(s: Snapshot, view: ClusterView) -> ClusterContext:
 
 
 def head_labels(s: Snapshot, roles: Roles) -> Iterable[Action]:
-    """Let requests go to a head whose proxy takes them. Before the proxy has been heard of, nothing is changed."""
+    """Let requests go to a head whose proxy takes them. Until the proxy has answered, the label is not changed."""
     for view in filter(None, (s.named(roles.active), s.named(roles.pending))):
         head = view.head
         if head is None or not head.running or view.deleting:
@@ -70,7 +70,7 @@ def _service(s: Snapshot, manifest: dict[str, Any], view: ClusterView, *, owner:
 
 
 def stale_services(s: Snapshot) -> Iterable[Action]:
-    """Services of before, under a name that the spec no longer gives."""
+    """Services under a former name of spec.serveService."""
     names = {backend.serve_service_of(s.service), backend.head_service_of(s.service)}
     if not s.backend:
         return
@@ -80,7 +80,7 @@ def stale_services(s: Snapshot) -> Iterable[Action]:
 
 
 def gateway_route(s: Snapshot, roles: Roles, after: NextRoles, status: RayServiceStatus) -> Iterable[Action]:
-    """Gateway and HTTPRoute follow the shares in the status, which is written before."""
+    """Gateway and HTTPRoute follow the shares in the status, which is written before them."""
     view = s.gateway
     if not is_incremental(s.service) and roles.mode is not UpgradeMode.INCREMENTAL:
         yield from (Delete(item=item) for item in (view.route, view.gateway) if item is not None and not item.deleting)

@@ -1,4 +1,4 @@
-"""How far an upgrade is and what its next step is, by its mode; at once, a cluster that runs takes over. Pure."""
+"""How far an upgrade is and what its next step is, by its mode. Pure."""
 
 from datetime import timedelta
 
@@ -47,7 +47,7 @@ def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | Non
             patches, again_in = (converted_to_handover(s, active, pending),), None
     return UpgradePlan(
         active=share,
-        # Beside another one it gets no share: it would be taken for a cluster that gets requests in steps.
+        # Beside an active cluster it gets no share: with one, its upgrade would count as incremental.
         pending=share if active is None else None,
         backend=backend,
         complete=pending.ready and backend == pending.name,

@@ -1,4 +1,4 @@
-"""What a step of an upgrade comes to, whichever mode it has: shares, backend, patches, and the roles after it. Pure."""
+"""The next step of an upgrade, whatever its mode: shares, backend, patches, and the roles after it. Pure."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 
 
 class UpgradePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upgrade comes to in this moment."""
+    """The next step of an upgrade."""
 
     active: ServedCluster | None = None
     """Shares of the two clusters, where requests are divided."""
@@ -21,7 +21,7 @@ class UpgradePlan(msgspec.Struct, frozen=True, kw_only=True):
     backend: str = ""
     """The cluster that the Service is to point to."""
     complete: bool = False
-    """Whether the target has taken everything over."""
+    """Whether the target has taken over everything."""
     patches: tuple[PatchCluster, ...] = ()
     progress: str = ""
     loss: str = ""
@@ -29,7 +29,7 @@ class UpgradePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextRoles(msgspec.Struct, frozen=True, kw_only=True):
-    """The roles as the status is to have them."""
+    """The roles that the status gets."""
 
     active: str = ""
     pending: str = ""
@@ -38,7 +38,7 @@ class NextRoles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def next_roles(roles: Roles, plan: UpgradePlan) -> NextRoles:
-    """The roles after this pass: a course that is complete promotes the pending cluster, or ends the way back."""
+    """The roles after this pass: a complete plan promotes the pending cluster, or ends the rollback."""
     if not plan.complete or not roles.pending:
         return NextRoles(active=roles.active, pending=roles.pending)
     if roles.back:
@@ -47,7 +47,7 @@ def next_roles(roles: Roles, plan: UpgradePlan) -> NextRoles:
 
 
 def waits_for(view: ClusterView | None) -> str:  # noqa: PLR0911 - one question after the other
-    """What a cluster that is to answer lacks, for people."""
+    """What a cluster still waits for before it answers, as a sentence; empty if it answers."""
     if view is None:
         return "a cluster is being made"
     if not view.head_ready:
@@ -75,7 +75,7 @@ def candidate(s: Snapshot, view: ClusterView | None, *, takes_over: bool) -> Can
 
 
 def answers(s: Snapshot, view: ClusterView) -> bool:
-    """Whether a cluster answers at all. One that has been told of no application, and that nobody sends requests to,
-    does not, however ready its pods are."""
+    """Whether a cluster answers at all. One without a configuration that gets no requests does not, however ready
+    its pods are."""
     known = bool(view.annotation(Annotation.SERVE_CONFIG)) or s.backend == view.name
     return known and view.answers_some
