@@ -15,9 +15,8 @@ from gpu_control_plane.local.progress import Lines, duration, megabytes
 from release import build as building
 from release import module as modules
 from release.changelog import cut
-from release.errors import ReleaseError
 from release.push import push_commands
-from release.source import PROJECT, read_source
+from release.source import PROJECT, ReleaseError, read_source
 from release.versions import PLACES, check_version, current_version, set_version
 
 _MEGABYTE = 1_000_000

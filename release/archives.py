@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-_LEVEL = 6
+_GZIP_LEVEL = 6
 
 
 class File(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ def pack(path: Path, files: Mapping[str, File], time: int) -> None:
     """Write a .tar.gz of these files."""
     with (
         path.open("wb") as raw,
-        gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as compressed,
+        gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for name, file in sorted(files.items()):

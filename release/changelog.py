@@ -4,7 +4,7 @@ import re
 from datetime import date
 from typing import Final
 
-from release.errors import ReleaseError
+from release.source import ReleaseError
 
 UNRELEASED: Final = "Unreleased"
 _HEADING: Final = re.compile(r"^## (?P<title>\S+)(?: - (?P<day>\d{4}-\d\d-\d\d))?$", re.MULTILINE)

@@ -7,11 +7,10 @@ from pathlib import Path
 from gpu_control_plane.local import ensure_binaries
 from gpu_control_plane.local.versions import HELM
 from release.archives import pack, unpacked
-from release.errors import ReleaseError
-from release.source import PROJECT, Source
+from release.source import PROJECT, ReleaseError, Source
 
 _CHART = PROJECT / "charts/gpu-control-plane"
-_TIMEOUT = 120
+_HELM_TIMEOUT_SECONDS = 120
 
 
 def package_chart(source: Source, into: Path) -> Path:
@@ -23,7 +22,7 @@ def package_chart(source: Source, into: Path) -> Path:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_TIMEOUT,
+            timeout=_HELM_TIMEOUT_SECONDS,
         )
         if ran.returncode:
             raise ReleaseError(f"`helm package` refuses the chart: {ran.stderr.strip()}")

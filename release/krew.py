@@ -19,8 +19,7 @@ from images.wheels import Distribution, install_locked
 
 from release.archives import File, folder_files, pack
 from release.checksums import sha256
-from release.errors import ReleaseError
-from release.source import PROJECT, Source
+from release.source import PROJECT, ReleaseError, Source
 
 PLUGIN: Final = "gpu"
 PROGRAM: Final = "kubectl-gpu"

@@ -17,8 +17,7 @@ from monitoring.deckhouse import monitoring_files
 
 from gpu_control_plane.api.names import GROUP
 from release.archives import File, pack
-from release.errors import ReleaseError
-from release.source import PROJECT, Source
+from release.source import PROJECT, ReleaseError, Source
 
 MODULE: Final = PROJECT / "deckhouse"
 CHART: Final = PROJECT / "charts/gpu-control-plane"

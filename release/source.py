@@ -7,9 +7,11 @@ from typing import Final
 
 import msgspec
 
-from release.errors import ReleaseError
-
 PROJECT: Final = Path(__file__).parents[1]
+
+
+class ReleaseError(Exception):
+    """The release could not be made; the message says why and what to do."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Final
 
-from release.errors import ReleaseError
-from release.source import PROJECT
+from release.source import PROJECT, ReleaseError
 
 PLACES: Final[Mapping[str, str]] = {
     "pyproject.toml": r'(?m)^version = "(.+)"$',

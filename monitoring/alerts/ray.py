@@ -34,8 +34,8 @@ RAY: Final = Group(
             hold="1m",
             severity=Severity.WARNING,
             summary="The RayJob {{ $labels.namespace }}/{{ $labels.name }} does not begin.",
-            description="It has waited for a quarter of an hour: its cluster does not come up, or Ray does not begin "
-            "it. What it waits for: kubectl gpu ray -n {{ $labels.namespace }}",
+            description="It has waited for a quarter of an hour: its cluster does not come up, or Ray does not have "
+            "it, does not begin it or has lost it. What it waits for: kubectl gpu ray -n {{ $labels.namespace }}",
             events=(WaitingEvent.JOB,),
         ),
         Alert(

@@ -64,7 +64,7 @@ async def test_the_way_there_and_back(
     assert changes["nvidia-driver-daemonset"]["restart"] == "upgrade"
 
     with controller(cluster, helm, values, tmp_path):
-        await until_async(lambda: _condition(client, "OtherOperatorActive"), saying="ours looks on")
+        await until_async(lambda: _condition(client, "OtherOperatorActive"), saying="ours writes nothing")
         assert _uids(cluster) == before
         assert await _command(cluster, "take-over", "--yes") == 0
         capfd.readouterr()

@@ -25,6 +25,7 @@ KINDS = (
 CRDS = [definition.name for definition in INSTALLED]
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 POOLS = "/apis/gpu.deckhouse.io/v1alpha1/gpupools"
+STATES = "/apis/gpu.deckhouse.io/v1alpha1/gpunodestates"
 REPORTS = f"/apis/nfd.k8s-sigs.io/v1alpha1/namespaces/{NAMESPACE}/nodefeatures"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-control-plane"
 INDEX = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gpu-pool-access"
@@ -106,6 +107,9 @@ def _leave_traces(cluster: Installed) -> None:
         "nvidia.com/gpu.deploy.driver": "true",  # the operator's, not ours
     }
     cluster.request("PATCH", "/api/v1/nodes/node-a", {"metadata": {"labels": labels}}, MERGE)
+    cluster.request("POST", STATES, _typed("GPUNodeState", metadata={"name": "node-a"}, spec={}))
+    status = {"agent": {"labels": True}}
+    cluster.request("PATCH", f"{STATES}/node-a/status", {"status": status}, MERGE)
     report = {"apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeature", "spec": {}}
     cluster.request("POST", REPORTS, {**report, "metadata": {"name": feature_name("node-a")}})
 

@@ -21,7 +21,7 @@ from gpu_control_plane.installation import crds, declare, pod_security, runtime_
 from gpu_control_plane.local.errors import BuildFailed
 from gpu_control_plane.rules.bypass_policy import BypassSettings, bypass_policies
 from gpu_control_plane.settings import parse_timings, waiting_times, with_timings
-from helm.chart import CHART, ELSEWHERE, NAMESPACE, VALUE_SETS, Helm, Refused, command_of, container
+from helm.chart import CHART, ELSEWHERE, NAMESPACE, VALUE_SETS, Helm, Objects, Refused, command_of, container
 from helm.conftest import cannot
 from helm.schemas import CRDS, VERSIONS, conforms, kubernetes_schemas, our_schemas
 
@@ -165,8 +165,14 @@ def test_the_agent_configures_the_runtime_only_if_asked_and_undoes_it_otherwise(
 
 
 def test_an_uninstall_undoes_the_runtimes_configuration_before_the_reports_may_go(helm: Helm) -> None:
-    assert "undo-runtime" not in dict(helm.objects().pods())
-    objects = helm.objects(VALUE_SETS["runtime"])
+    """Also where the value has just been switched off: an agent may not have got to it."""
+    off = {**VALUE_SETS["runtime"], "agent": {**VALUE_SETS["runtime"]["agent"], "runtime": {"configure": False}}}
+    _check_undo(helm.objects(VALUE_SETS["runtime"]))
+    _check_undo(helm.objects(off))
+    assert "undo-runtime" not in dict(helm.objects({"cleanup": {"enabled": False}}).pods())
+
+
+def _check_undo(objects: Objects) -> None:
     undo, cleanup = (objects.one("Job", f"gpu-control-plane-{name}") for name in ("undo-runtime", "cleanup"))
     weights = [int(job["metadata"]["annotations"]["helm.sh/hook-weight"]) for job in (undo, cleanup)]
     assert weights == sorted(weights)
@@ -174,6 +180,13 @@ def test_an_uninstall_undoes_the_runtimes_configuration_before_the_reports_may_g
     command = command_of(undo["spec"]["template"])
     assert f"--image={container(objects.pod('agent'))['image']}" in command
     assert {"--pull-secret=registry", "--lenient"} <= set(command)
+
+
+@pytest.mark.parametrize("kind", ["clusterPolicy", "nvidiaDriver"])
+def test_an_object_may_be_declared_with_an_empty_spec(helm: Helm, kind: str) -> None:
+    """Null takes the default of the chart away."""
+    objects = helm.objects({"operator": {"enabled": True}, kind: {"create": True, "spec": None}})
+    assert "declare" in dict(objects.pods())
 
 
 def test_the_agent_sees_the_hosts_processes_only_if_asked(helm: Helm) -> None:
@@ -271,7 +284,11 @@ def test_the_clean_up_is_told_where_ray_was_looked_after(helm: Helm) -> None:
     assert told == {
         "default": ["--no-ray"],
         "ray-everywhere": [],
-        "ray": ["--ray-watch-namespace=research", "--ray-watch-namespace=serving"],
+        "ray": [
+            "--ray-watch-namespace=research",
+            "--ray-watch-namespace=serving",
+            "--kuberay-namespace=default",
+        ],
         "ray-alone": ["--ray-watch-namespace=research", "--ray-single-namespace"],
     }
 

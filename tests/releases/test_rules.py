@@ -10,10 +10,9 @@ import yaml
 from release.archives import File, pack, unpacked
 from release.changelog import UNRELEASED, cut, notes_of, sections
 from release.checksums import NAME, checksums, remove_listed
-from release.errors import ReleaseError
 from release.krew import PLATFORMS, KrewArchive, manifest, merged
 from release.push import Artifacts, ImageArchive, push_commands
-from release.source import PROJECT
+from release.source import PROJECT, ReleaseError
 from release.versions import PLACES, check_version, current_version, set_version, written_versions
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n- new\n\n## 0.1.0 - 2026-01-02\n\n- first\n"

@@ -7,7 +7,7 @@ as a ClusterPolicy that somebody else made, the bootstrap controller reports as 
 {{/* Whether a section of the ClusterPolicy in these values is on, as «true» or nothing. Called with (list . "gfd"). */}}
 {{- define "gpu-control-plane.policyServes" -}}
 {{- $policy := (index . 0).Values.clusterPolicy -}}
-{{- $section := get $policy.spec (index . 1) | default dict -}}
+{{- $section := get ($policy.spec | default dict) (index . 1) | default dict -}}
 {{- if and $policy.create (ne (get $section "enabled" | toString) "false") }}true{{ end }}
 {{- end }}
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 import msgspec
-import yaml
 
 from gpu_control_plane.actions.forecast import with_pools
 from gpu_control_plane.actions.plan import Refusal
@@ -12,6 +11,7 @@ from gpu_control_plane.actions.preview import Preview, as_written, preview_pool
 from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, Forbidden
+from gpu_control_plane.kube.written_yaml import BadYAML, read_yaml
 from gpu_control_plane.views.fleet import Fleet
 
 _ADMISSION = ("admission webhook", "ValidatingAdmissionPolicy")
@@ -29,13 +29,12 @@ class WrittenPool(msgspec.Struct, frozen=True):
     document: Mapping[str, object]
 
 
-def read_pools(text: str, file: str) -> tuple[WrittenPool, ...]:
+def read_pools(content: str | bytes, file: str) -> tuple[WrittenPool, ...]:
     """The pools of a YAML or JSON file; other kinds in it are an error."""
     try:
-        documents = [each for each in yaml.safe_load_all(text) if each is not None]
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        raise NotAPool(f"{file} is no YAML{f', line {where.line + 1}' if where else ''}.") from error
+        documents = [each for each in read_yaml(content) if each is not None]
+    except BadYAML as error:
+        raise NotAPool(f"{file}: {error}") from error
     items = [item for document in documents for item in _items(document)]
     if not items:
         raise NotAPool(f"{file} has no GPUPool in it.")
@@ -53,11 +52,10 @@ def _read(document: object, file: str) -> WrittenPool:
     resource = GPUPool.resource
     if not isinstance(document, dict):
         raise NotAPool(f"{file} has something in it that is no object.")
-    found = document.get("apiVersion"), document.get("kind")
-    if found != (resource.api_version, resource.kind):
-        raise NotAPool(
-            f"{file} has a {found[1]} of {found[0]} in it: only GPUPools of {resource.api_version} are shown."
-        )
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if (version, kind) != (resource.api_version, resource.kind):
+        what = "something that has no kind" if kind is None else f"a {kind} of {version or 'no apiVersion'}"
+        raise NotAPool(f"{file} has {what} in it: only GPUPools of {resource.api_version} are shown.")
     try:
         pool = msgspec.convert(document, GPUPool)
     except msgspec.ValidationError as error:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 from gpu_control_plane.api.gpudevice import MAX_MESSAGE
 from gpu_control_plane.api.names import GROUP, VERSION, Annotation, Label
-from gpu_control_plane.api.shapes import NodeName, Part, PCIAddress, PoolName, immutable
+from gpu_control_plane.api.shapes import CARD_UUID, NodeName, Part, PCIAddress, PoolName, immutable
 from gpu_control_plane.kube.crd import AGE, Column, Definition
 from gpu_control_plane.kube.fields import Rule, about
 from gpu_control_plane.kube.objects import Object, Resource
@@ -22,7 +22,13 @@ class ApprovalSpec(Part, frozen=True, kw_only=True):
         PCIAddress, about("PCI address at which it is expected; it may turn up at another one of the node.")
     ]
     uuid: Annotated[
-        str, about("The card's own identity. Another card at the address is not approved.", minLength=1, maxLength=96)
+        str,
+        about(
+            "The card's own identity. Another card at the address is not approved.",
+            pattern=CARD_UUID,
+            minLength=1,
+            maxLength=96,
+        ),
     ]
     product: Annotated[str | None, about("Model of the card, for people who read this.", maxLength=128)] = None
     pool: Annotated[

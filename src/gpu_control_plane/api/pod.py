@@ -334,9 +334,14 @@ class Toleration(_View, frozen=True, kw_only=True):
     effect: str = ""
 
 
-class WaitingPodSpec(PodSpec, frozen=True, kw_only=True):
+class PlacedSpec(PodSpec, frozen=True, kw_only=True):
+    """With what it asks of nodes."""
+
     node_selector: dict[str, str] = {}
     tolerations: tuple[Toleration, ...] = ()
+
+
+class WaitingPodSpec(PlacedSpec, frozen=True, kw_only=True):
     priority: int = 0
 
 

@@ -27,6 +27,7 @@ _ACRONYMS: Final = {
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 DNS_LABEL: Final = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+CARD_UUID: Final = "^[A-Za-z0-9-]{1,96}$"
 PCI_ADDRESS: Final = r"^([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,7}):[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$"
 
 

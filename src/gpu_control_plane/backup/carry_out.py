@@ -15,6 +15,7 @@ from gpu_control_plane.actions.plan import Refusal
 from gpu_control_plane.backup.restore import Kind, RestorePlan, Write, spec_of
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import ApiError, Conflict, KubeError
+from gpu_control_plane.kube.merge_patch import merge_patch
 
 _ATTEMPTS: Final = 5
 _A_SECOND: Final = 1.1
@@ -92,16 +93,3 @@ async def _replaced(client: Client, each: Write, before: Mapping[str, object]) -
             return Outcome(name=str(each), done=True)
     sentence = "it has been changed meanwhile, and nothing was written: look again, and repeat the command"
     return Outcome(name=str(each), done=False, sentence=sentence)
-
-
-def merge_patch(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
-    """The merge patch that leads from one document to the other."""
-    patch: dict[str, object] = dict.fromkeys(before.keys() - after.keys())
-    for key, value in after.items():
-        held = before.get(key)
-        if isinstance(value, Mapping) and isinstance(held, Mapping):
-            if nested := merge_patch(held, value):
-                patch[key] = nested
-        elif key not in before or held != value:
-            patch[key] = value
-    return patch

@@ -13,11 +13,12 @@ from gpu_control_plane import __version__
 from gpu_control_plane.api.gpuapproval import GPUApproval
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpupool import GPUPool
-from gpu_control_plane.api.names import Annotation
+from gpu_control_plane.api.names import Annotation, NodeCondition
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
-from gpu_control_plane.backup.file import Backup, SavedCard, SavedObject
+from gpu_control_plane.backup.file import Backup, SavedCard, SavedObject, card_faults, faults
 from gpu_control_plane.doctor.scrubbing import scrub_text
 from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.operator.upgrade_pause import read_policies
 from gpu_control_plane.rules.pool_validation import by_age
@@ -56,28 +57,75 @@ async def read_approvals(client: Client) -> Sequence[GPUApproval]:
 def backup_of(decisions: Decisions, *, cluster: str, now: datetime) -> Backup:
     """The backup of these objects, in an order that does not depend on how they were read."""
     left_out: list[str] = []
-    decided = [card for card in _in_order(decisions.fleet.cards.values()) if _is_decided(card)]
-    saved = [card for device in decided if (card := _saved(device, left_out)) is not None]
-    known = {card.uuid for card in saved} | {(card.node, card.address) for card in saved}
-    awaited = [
-        _awaited(each)
-        for each in sorted(decisions.approvals, key=lambda each: (each.spec.node_name, each.spec.pci_address))
-        if known.isdisjoint({each.spec.uuid, (each.spec.node_name, each.spec.pci_address)})
-    ]
-    return Backup(
+    backup = Backup(
         cluster=cluster,
         created_at=now.replace(microsecond=0),
         release=__version__,
         pools=tuple(_pool(each) for each in sorted(decisions.fleet.pools.values(), key=by_age) if not each.deleting),
         cluster_policies=_software(decisions.policies, StoredClusterPolicy, left_out),
         nvidia_drivers=_software(decisions.policies, StoredNVIDIADriver, left_out),
-        cards=tuple(sorted((*saved, *awaited), key=lambda card: (card.node, card.address))),
-        left_out=tuple(left_out),
+        cards=_cards(decisions, left_out),
+        left_out=(),
     )
+    for fault in faults(backup):
+        raise IncompleteBackup(f"No file that could be restored can be made of this cluster: {fault}")
+    return msgspec.structs.replace(backup, left_out=tuple(left_out))
 
 
-def _in_order(cards: Iterable[GPUDevice]) -> list[GPUDevice]:
-    return sorted(cards, key=lambda card: (card.spec.node_name, card.spec.pci_address))
+def by_belief(fleet: Fleet) -> list[GPUDevice]:
+    """The cards, of several with one UUID first the one whose node is believed, as inventory believes them: a machine
+    that joined again under another name leaves its old node, with the same cards, behind."""
+
+    def order(card: GPUDevice) -> tuple[bool, bool, bool, float, str, str]:
+        name, created = card.spec.node_name, card.metadata.creation_timestamp
+        node, state = fleet.nodes.get(name), fleet.states.get(name)
+        return (
+            node is None,
+            node is None or not node.ready,
+            state is None or not is_true(state.status.conditions, NodeCondition.INVENTORY_COMPLETE),
+            created.timestamp() if created is not None else 0.0,
+            name,
+            card.spec.pci_address,
+        )
+
+    return sorted(fleet.cards.values(), key=order)
+
+
+def _cards(decisions: Decisions, left_out: list[str]) -> tuple[SavedCard, ...]:
+    """Each card once, and one card at each address, as the file has to have them. What is lost by that is named: not
+    what was decided alike, and no GPUApproval about a card of which something was decided since, which inventory drops,
+    too."""
+    kept: dict[str, SavedCard] = {}
+
+    def keep(card: SavedCard, name: str, *, overruled: bool = False) -> None:
+        other = kept.get(card.uuid) or kept.get(str(card))
+        if (fault := next(iter(card_faults(card)), None)) is not None:
+            left_out.append(f"{name} is not in the backup: {fault}")
+        elif other is None:
+            kept[card.uuid] = kept[str(card)] = card
+        elif (other.uuid, other.node) != (card.uuid, card.node) or not (
+            overruled or _decision(other) == _decision(card)
+        ):
+            left_out.append(
+                f"{name} is not in the backup, since {other.uuid} at {other} is: a card is kept once, and one card at "
+                "an address."
+            )
+
+    for device in by_belief(decisions.fleet):
+        if _is_decided(device) and (card := _saved(device, left_out)) is not None:
+            keep(card, f"GPUDevice {device.name}")
+    joined = set(kept)
+    for approval in sorted(
+        decisions.approvals, key=lambda each: (each.spec.node_name, each.spec.pci_address, each.name)
+    ):
+        if not approval.deleting:
+            card = _awaited(approval)
+            keep(card, f"GPUApproval {approval.name}", overruled=card.uuid in joined)
+    return tuple(sorted(set(kept.values()), key=lambda card: (card.node, card.address)))
+
+
+def _decision(card: SavedCard) -> tuple[str | None, str | None, bool]:
+    return card.pool, card.hold, card.ignore
 
 
 def _is_decided(card: GPUDevice) -> bool:

@@ -12,18 +12,19 @@ from datetime import datetime
 from typing import Final
 
 import msgspec
-import yaml
 
 from gpu_control_plane.api.gpupool import PoolSpec
 from gpu_control_plane.api.identity import canonical_pci_address
 from gpu_control_plane.api.names import GROUP
+from gpu_control_plane.api.shapes import CARD_UUID
 from gpu_control_plane.kube.manifest_yaml import to_yaml
 from gpu_control_plane.kube.sentences import one_line
+from gpu_control_plane.kube.written_yaml import BadYAML, read_one
 
 KIND: Final = "GPUBackup"
 VERSION: Final = 1
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_UUID: Final = re.compile(r"[A-Za-z0-9-]{1,96}")
+_UUID: Final = re.compile(CARD_UUID)
 _HEADER: Final = """What people have decided about the GPUs of a cluster.
 Into another cluster with the same machines: kubectl gpu restore FILE --dry-run
 To edit it, remove the line `checksum`."""
@@ -85,10 +86,12 @@ def write_backup(backup: Backup) -> str:
     return to_yaml(head | body, _HEADER)
 
 
-def read_backup(text: str, file: str) -> Backup:
+def read_backup(content: str | bytes, file: str) -> Backup:
     """The backup in the file; `InvalidBackup` says what is wrong with it."""
-    document = _document(text, file)
+    document = _document(content, file)
     kind, version = document.pop("kind", None), document.pop("version", None)
+    if kind is None:
+        raise InvalidBackup(f"{file} is no backup: it has no kind.")
     if kind != KIND:
         raise InvalidBackup(f"{file} is no backup: its kind is {kind!r}, and not {KIND}.")
     if version != VERSION:
@@ -105,24 +108,23 @@ def read_backup(text: str, file: str) -> Backup:
             f"{file} is not as it was written: its checksum differs. Take another copy, or, if you have edited it,"
             " remove the line `checksum`."
         )
-    for fault in _faults(backup):
+    for fault in faults(backup):
         raise InvalidBackup(f"{file}: {fault}")
     return backup
 
 
-def _document(text: str, file: str) -> dict[str, object]:
+def _document(content: str | bytes, file: str) -> dict[str, object]:
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        raise InvalidBackup(f"{file} is no YAML{f', line {where.line + 1}' if where else ''}.") from error
+        document = read_one(content)
+    except BadYAML as error:
+        raise InvalidBackup(f"{file}: {error}") from error
     if not isinstance(document, dict):
         raise InvalidBackup(f"{file} is no backup: there is no {KIND} in it.")
     return document
 
 
-def _faults(backup: Backup) -> Iterable[str]:
-    """What the shape alone does not rule out, as sentences."""
+def faults(backup: Backup) -> Iterable[str]:
+    """What keeps the file from being restored although its shape is right, as sentences."""
     kinds: Mapping[str, Iterable[SavedObject]] = {
         "GPUPool": backup.pools,
         "ClusterPolicy": backup.cluster_policies,
@@ -140,14 +142,15 @@ def _faults(backup: Backup) -> Iterable[str]:
         except msgspec.ValidationError as error:
             yield f"the spec of the GPUPool {pool.name} does not fit its schema: {error}."
     for card in backup.cards:
-        yield from _card_faults(card)
+        yield from card_faults(card)
     for uuid in _repeated(card.uuid for card in backup.cards):
         yield f"the card {uuid} is in it twice: a card is in one pool at most."
     for place in _repeated(map(str, backup.cards)):
         yield f"two cards are at {place}."
 
 
-def _card_faults(card: SavedCard) -> Iterable[str]:
+def card_faults(card: SavedCard) -> Iterable[str]:
+    """What is wrong with one card, whatever else is in the file."""
     if _NAME.fullmatch(card.node) is None:
         yield f"{card.node!r} is no name of a node."
     if _UUID.fullmatch(card.uuid) is None:

@@ -4,6 +4,7 @@ A card is the one with the same UUID on the same node, or it is not there yet. W
 since stands, unless whoever restores says otherwise; a card that is in another node by now is never given out twice.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
@@ -19,7 +20,7 @@ from gpu_control_plane.api.gpupool import GPUPool, PoolSpec
 from gpu_control_plane.api.identity import inventory_id
 from gpu_control_plane.api.names import Annotation, Label
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
-from gpu_control_plane.backup.collect import Decisions
+from gpu_control_plane.backup.collect import Decisions, by_belief
 from gpu_control_plane.backup.file import Backup, SavedCard, SavedObject
 from gpu_control_plane.kube.objects import Object, ObjectMeta
 from gpu_control_plane.kube.sentences import counted, counted_are, one_line
@@ -113,8 +114,8 @@ class _Planning:
         self._fleet = decisions.fleet
         self._policies = decisions.policies
         self._overwrite = overwrite
-        self._approvals = {each.name: each for each in decisions.approvals if not each.deleting}
-        here = [card for card in decisions.fleet.cards.values() if not card.deleting]
+        self._approvals = _Approvals(each for each in decisions.approvals if not each.deleting)
+        here = [card for card in reversed(by_belief(decisions.fleet)) if not card.deleting]
         self._by_uuid = {uuid: card for card in here if (uuid := _uuid(card)) is not None}
         self.refusals: list[Refusal] = []
         self.unchanged: list[str] = []
@@ -199,19 +200,45 @@ class _Planning:
             ignore=saved.ignore,
             reason=_reason(self._backup, saved),
         )
-        held = self._approvals.get(place)
         write = Write(kind=Kind.APPROVAL, name=place, spec=msgspec.to_builtins(spec))
-        if held is None:
+        held = self._approvals.about(place, spec)
+        if not held:
             yield write
-        elif _decision(held.spec) == _decision(spec):
+            return
+        others = [each for each in held if _decision(each.spec) != _decision(spec)]
+        write = msgspec.structs.replace(write, name=held[0].name)
+        if not others:
             self.unchanged.append(str(write))
+        elif len(held) > 1 or held[0].spec.node_name != saved.node:
+            names = " ".join(each.name for each in others)
+            again = f"`kubectl delete gpuapproval {names}`, and repeat the command"
+            self._refuse(place, f"what exists about the card, or its address, says something else: {again}")
         elif self._overwrite:
-            yield _instead(write, held)
+            yield _instead(write, held[0])
         else:
             self._refuse(str(write), "it exists and says something else; to replace it: --overwrite")
 
     def _refuse(self, name: str, sentence: str) -> None:
         self.refusals.append(Refusal(name=name, sentence=sentence))
+
+
+class _Approvals:
+    """The GPUApprovals that exist, whatever their names are: people write them by hand as well."""
+
+    def __init__(self, approvals: Iterable[GPUApproval]) -> None:
+        self._by_name: dict[str, GPUApproval] = {}
+        self._by_uuid: defaultdict[str, list[GPUApproval]] = defaultdict(list)
+        self._by_slot: defaultdict[tuple[str, str], list[GPUApproval]] = defaultdict(list)
+        for each in approvals:
+            self._by_name[each.name] = each
+            self._by_uuid[each.spec.uuid].append(each)
+            self._by_slot[each.spec.node_name, each.spec.pci_address].append(each)
+
+    def about(self, name: str, spec: ApprovalSpec) -> list[GPUApproval]:
+        """Those that one of this name and with this spec would contradict or repeat."""
+        named = [self._by_name[name]] if name in self._by_name else []
+        found = (*named, *self._by_uuid[spec.uuid], *self._by_slot[spec.node_name, spec.pci_address])
+        return sorted({each.name: each for each in found}.values(), key=lambda each: each.name)
 
 
 def spec_of(found: Object) -> dict[str, object]:

@@ -37,7 +37,7 @@ _KINDS = {
     "gpunodestate": "node",
 }
 """How `-o name` calls what is explained here."""
-_LABEL = 16
+_LABEL_WIDTH = 16
 """Columns of what stands before a sentence."""
 
 _output = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -230,14 +230,14 @@ def show_pod(answer: PodAnswer) -> None:
     screen.line()
     for label, text in (("You:", found.user), ("Administrator:", found.admin)):
         words, commands = _commands(text)
-        before = f"  {label:<{_LABEL}}"
+        before = f"  {label:<{_LABEL_WIDTH}}"
         for line in _wrapped(words, before):
             screen.line(line)
         for number, each in enumerate(commands):
             indent = before if not words and not number else " " * len(before)
             screen.line(f"{indent}{screen.style(each, fg='cyan')}")
     for number, fact in enumerate(found.facts):
-        for line in _wrapped(fact, f"  {'Known:' if not number else '':<{_LABEL}}"):
+        for line in _wrapped(fact, f"  {'Known:' if not number else '':<{_LABEL_WIDTH}}"):
             screen.line(line)
 
 

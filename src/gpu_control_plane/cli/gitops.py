@@ -123,7 +123,7 @@ def render(
     usage; 4 --check, and FOLDER has something else.
     """
     from gpu_control_plane.gitops.applications import Source  # noqa: PLC0415
-    from gpu_control_plane.gitops.refusals import Refused  # noqa: PLC0415
+    from gpu_control_plane.gitops.refusals import UnsupportedKeys  # noqa: PLC0415
     from gpu_control_plane.gitops.render import Inputs  # noqa: PLC0415
     from gpu_control_plane.gitops.render import render as rendered  # noqa: PLC0415
     from gpu_control_plane.operator.migration.values import BadValues  # noqa: PLC0415
@@ -148,7 +148,7 @@ def render(
     )
     try:
         files = rendered(inputs, source)
-    except Refused as refused:
+    except UnsupportedKeys as refused:
         raise click.ClickException(
             f"{refused}\nRemove them, or leave them out knowingly with --ignore KEY."
         ) from refused

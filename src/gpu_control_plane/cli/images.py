@@ -25,7 +25,7 @@ Exit codes:
 
 
 @click.command("images", short_help="Every image that an installation needs.", epilog=_EXAMPLES)
-@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.argument("file", type=click.File("rb"))
 @click.option(
     "--os",
     "systems",
@@ -42,7 +42,7 @@ Exit codes:
     help="Kernel of GPU nodes, for precompiled drivers. Repeat it.",
 )
 @output_option
-def command(*, file: IO[str], systems: tuple[str, ...], kernels: tuple[str, ...], output: str) -> int:
+def command(*, file: IO[bytes], systems: tuple[str, ...], kernels: tuple[str, ...], output: str) -> int:
     """List the images of an installation: ours, those of `bootstrap` and of the jobs around the release, and those that
     the operator runs for a ClusterPolicy or an NVIDIADriver.
 
@@ -75,13 +75,13 @@ def command(*, file: IO[str], systems: tuple[str, ...], kernels: tuple[str, ...]
     return ExitCode.PARTIAL if found.problems else ExitCode.OK
 
 
-def _manifests(file: IO[str]) -> list[dict[str, object]]:
-    import yaml  # noqa: PLC0415
+def _manifests(file: IO[bytes]) -> list[dict[str, object]]:
+    from gpu_control_plane.kube.written_yaml import BadYAML, read_yaml  # noqa: PLC0415
 
     try:
-        documents = [each for each in yaml.load_all(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if each]
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{file.name} is no YAML: {error}") from error
+        documents = [each for each in read_yaml(file.read()) if each]
+    except BadYAML as error:
+        raise click.ClickException(f"{file.name}: {error}") from error
     if not documents or not all(isinstance(each, dict) and "kind" in each for each in documents):
         raise click.ClickException(
             f"{file.name} holds no manifests. Give the output of `helm template`; where that is empty, look at what it "

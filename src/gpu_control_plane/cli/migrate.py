@@ -1,18 +1,18 @@
 """`kubectl gpu migrate`: from NVIDIA's operator to this one, and back. For KubeRay's there is `migrate ray`."""
 
 import sys
-from collections.abc import Callable, Coroutine
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
-from gpu_control_plane.cli import migrate_ray
+from gpu_control_plane.cli import migrate_ray, operator_switch
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.values_file import read_release_values
 
 if TYPE_CHECKING:
     from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.kube import Client
+    from gpu_control_plane.migration.operator_switch import SwitchResult
     from gpu_control_plane.operator.migration.plan import MigrationPlan
     from gpu_control_plane.operator.migration.values import Translation
 
@@ -26,9 +26,10 @@ Examples:
   kubectl gpu migrate ray plan                   the same for Ray, from KubeRay's operator
 """
 
-_namespace = click.option(
-    "-n", "--namespace", metavar="NS", help="Where NVIDIA's operator runs.  [default: it is looked for]"
+_WORDS = operator_switch.Words(
+    duty="manage the stack", asked="take over", value="operator.enabled=true", command="kubectl gpu migrate"
 )
+_namespace = operator_switch.other_namespace("NVIDIA's operator")
 
 
 @click.group("migrate", short_help="From NVIDIA's or KubeRay's operator to this one, and back.", epilog=_EXAMPLES)
@@ -91,28 +92,15 @@ def plan(*, connection: Connection, output: str) -> None:
     Exit codes: 0 there is a plan, whatever it says; 1 the cluster cannot be read, or has nothing
     of NVIDIA's operator there; 2 wrong usage.
     """
-    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
-
-    with Screen(sys.stderr).step("Reading the cluster"):
-        made = _run(connection, lambda client: _planned(client, connection))
-    if output == "json":
-        import msgspec  # noqa: PLC0415
-
-        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2))
-        return
     from gpu_control_plane.cli.migration_plan import show_plan  # noqa: PLC0415
 
-    show_plan(Screen(sys.stdout), made)
+    operator_switch.print_plan(connection, lambda client: _planned(client, connection), output, show_plan)
 
 
 @command.command("take-over")
 @connected(system_namespace=True)
 @_namespace
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also if this operator does not run, or the plan has problems.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds its pods have to end."
-)
+@operator_switch.take_over_options
 def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float) -> None:
     """Stop NVIDIA's operator, so that this one begins.
 
@@ -128,38 +116,18 @@ def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float)
     \b
     Exit codes: 0 done; 1 refused or failed, with how far it came; 2 wrong usage; 130 not confirmed.
     """
-    from gpu_control_plane.cli.screen import ATTENTION, OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
+    from gpu_control_plane.cli.screen import ATTENTION, Screen  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.installation import NVIDIA  # noqa: PLC0415
 
+    async def work(client: "Client") -> "tuple[SwitchResult, bool]":
+        found = await operator_switch.find_candidate(client, connection, NVIDIA, _WORDS, force=force)
+        if not force:
+            operator_switch.refuse_harm((await _planned(client, connection)).problems, _WORDS)
+        return await operator_switch.stop(client, NVIDIA, found, _WORDS, yes=yes, timeout=timeout), found.ours_runs
+
+    done, runs = operator_switch.run(connection, work)
     screen = Screen(sys.stdout)
-
-    async def work(client: "Client") -> tuple[operator_switch.SwitchResult, bool]:
-        ours = await connection.system_namespace_in(client)
-        operator = await operator_switch.find_operator(client, ours, connection.namespace)
-        runs = await operator_switch.our_controller_runs(client, ours)
-        if not force and not runs:
-            raise operator_switch.SwitchError(
-                "This operator does not run here: nothing would manage the stack. Install it first, with "
-                "operator.enabled=true, or use --force."
-            )
-        if not force and (problems := (await _planned(client, connection)).problems):
-            raise operator_switch.SwitchError(
-                "A take-over would do harm. Mend this first, see `kubectl gpu migrate plan`, or use --force:\n"
-                + "\n".join(f"  - {problem}" for problem in problems)
-            )
-        if not yes:
-            click.confirm(f"Scale {operator.key} to zero and let this operator take over?", abort=True)
-        with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
-            done = await operator_switch.take_over(client, operator, ours, progress=step.detail, timeout=timeout)
-            return done, runs
-
-    done, runs = _run(connection, work)
-    before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
-    screen.mark(OK, f"{done.namespace}/{done.name} is scaled to zero{before}.")
-    screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
-    if done.other_holder is not None:
-        other = done.other_holder
-        screen.mark(ATTENTION, f"Another operator is still active: {other.holder} in {other.namespace}.")
+    operator_switch.show_stopped(screen, done)
     if runs:
         screen.line("  This operator begins within seconds.")
     else:
@@ -168,15 +136,13 @@ def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float)
         "  Do not run `helm upgrade` or `helm uninstall` on NVIDIA's release: the first would start its operator"
     )
     screen.line("  again, the second would delete the ClusterPolicy and all operands.")
-    screen.line()
-    for line in ("kubectl get clusterpolicy", "kubectl gpu migrate give-back"):
-        screen.line(f"  {screen.style(line, fg='cyan')}")
+    operator_switch.show_next(screen, "kubectl get clusterpolicy", "kubectl gpu migrate give-back")
 
 
 @command.command("give-back")
 @connected(system_namespace=True)
 @_namespace
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@operator_switch.yes_option
 def give_back(*, connection: Connection, yes: bool) -> None:
     """Start NVIDIA's operator again, with as many replicas as it had. This one steps back by itself.
 
@@ -188,24 +154,9 @@ def give_back(*, connection: Connection, yes: bool) -> None:
     \b
     Exit codes: 0 done; 1 failed; 2 wrong usage; 130 not confirmed.
     """
-    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
+    from gpu_control_plane.operator.migration.installation import NVIDIA  # noqa: PLC0415
 
-    async def work(client: "Client") -> operator_switch.SwitchResult:
-        ours = await connection.system_namespace_in(client)
-        operator = await operator_switch.find_operator(client, ours, connection.namespace)
-        if not yes:
-            click.confirm(f"Start {operator.key} again and let it take over?", abort=True)
-        return await operator_switch.give_back(client, operator)
-
-    done = _run(connection, work)
-    screen = Screen(sys.stdout)
-    screen.mark(OK, f"{done.namespace}/{done.name} has {done.replicas} {_replicas(done.replicas)} again.")
-    screen.line("  Once it holds its Lease this operator writes nothing more, and says so: OtherOperatorActive.")
-
-
-def _replicas(number: int) -> str:
-    return "replica" if number == 1 else "replicas"
+    operator_switch.start_again(connection, NVIDIA, _WORDS, yes=yes)
 
 
 def _written(made: "Translation") -> str:
@@ -248,16 +199,3 @@ async def _planned(client: "Client", connection: Connection) -> "MigrationPlan":
             "--namespace out to look everywhere."
         )
     return plan_migration(found, desired_stack(found))
-
-
-def _run[T](connection: Connection, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
-    """Do the work on the cluster that the options select."""
-    from gpu_control_plane.kube.errors import Forbidden  # noqa: PLC0415
-
-    try:
-        return connection.run(work)
-    except Forbidden as error:
-        raise click.ClickException(
-            f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "
-            "take-over writes a Deployment and deletes a Lease."
-        ) from error

@@ -1,11 +1,11 @@
 """`kubectl gpu migrate ray`: from KubeRay's operator to this one, and back."""
 
 import sys
-from collections.abc import Callable, Coroutine
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
+from gpu_control_plane.cli import operator_switch
 from gpu_control_plane.cli.connection import Connection, connected
 from gpu_control_plane.cli.values_file import read_release_values
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpu_control_plane.actions.ray_migration.verify import Verification
     from gpu_control_plane.cli.screen import Screen
     from gpu_control_plane.kube import Client
-    from gpu_control_plane.operator.migration.operator_switch import SwitchResult
+    from gpu_control_plane.migration.operator_switch import SwitchResult
 
 _EXAMPLES = """\b
 Examples:
@@ -26,9 +26,10 @@ Examples:
 _OBJECTS_SHOWN = 40
 _VERIFY_SECONDS = 60.0
 
-_namespace = click.option(
-    "-n", "--namespace", metavar="NS", help="Where KubeRay's operator runs.  [default: it is looked for]"
+_WORDS = operator_switch.Words(
+    duty="look after Ray", asked="look after Ray", value="ray.enabled=true", command="kubectl gpu migrate ray"
 )
+_namespace = operator_switch.other_namespace("KubeRay's operator")
 
 
 @click.group("ray", short_help="From KubeRay's operator to this one, and back.", epilog=_EXAMPLES)
@@ -87,26 +88,13 @@ def plan(*, connection: Connection, output: str) -> None:
     \b
     Exit codes: 0 there is a plan, whatever it says; 1 the cluster cannot be read; 2 wrong usage.
     """
-    from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
-
-    with Screen(sys.stderr).step("Reading the cluster"):
-        made = _run(connection, lambda client: _planned(client, connection))
-    if output == "json":
-        import msgspec  # noqa: PLC0415
-
-        click.echo(msgspec.json.format(msgspec.json.encode(made), indent=2))
-        return
-    _show(Screen(sys.stdout), made)
+    operator_switch.print_plan(connection, lambda client: _planned(client, connection), output, _show)
 
 
 @command.command("take-over")
 @connected(system_namespace=True)
 @_namespace
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also if this operator does not run, or the plan has problems.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=180, show_default=True, help="Seconds its pods have to end."
-)
+@operator_switch.take_over_options
 def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float) -> None:
     """Stop KubeRay's operator, so that this one begins.
 
@@ -126,35 +114,19 @@ def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float)
     from gpu_control_plane.actions.ray_migration.plan import plan_ray_migration  # noqa: PLC0415
     from gpu_control_plane.actions.ray_migration.verify import verify_take_over  # noqa: PLC0415
     from gpu_control_plane.cli.screen import Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
     async def work(client: "Client") -> "tuple[SwitchResult, Verification | None]":
-        ours = await connection.system_namespace_in(client)
-        operator = await operator_switch.find_operator(client, ours, connection.namespace, what=KUBERAY)
-        runs = await operator_switch.our_controller_runs(client, ours)
-        if not force and not runs:
-            raise operator_switch.SwitchError(
-                "This operator does not run here: nothing would look after Ray. Install it first, with "
-                "ray.enabled=true, or use --force."
-            )
-        found = await read_ray(client, ours, connection.namespace)
-        if not force and (problems := plan_ray_migration(found).problems):
-            raise operator_switch.SwitchError(
-                "A take-over would do harm. Mend this first, see `kubectl gpu migrate ray plan`, or use --force:\n"
-                + "\n".join(f"  - {problem}" for problem in problems)
-            )
-        if not yes:
-            click.confirm(f"Scale {operator.key} to zero and let this operator look after Ray?", abort=True)
-        with Screen(sys.stderr).step(f"Waiting for the pods of {operator.key} to end") as step:
-            done = await operator_switch.take_over(
-                client, operator, ours, progress=step.detail, timeout=timeout, what=KUBERAY
-            )
-        if not runs:
+        candidate = await operator_switch.find_candidate(client, connection, KUBERAY, _WORDS, force=force)
+        found = await read_ray(client, candidate.own_namespace, connection.namespace)
+        if not force:
+            operator_switch.refuse_harm(plan_ray_migration(found).problems, _WORDS)
+        done = await operator_switch.stop(client, KUBERAY, candidate, _WORDS, yes=yes, timeout=timeout)
+        if not candidate.ours_runs:
             return done, None
         with Screen(sys.stderr).step("Waiting for this operator to begin") as step:
             return done, await verify_take_over(client, found.pods, progress=step.detail, timeout=_VERIFY_SECONDS)
 
-    done, verified = _run(connection, work)
+    done, verified = operator_switch.run(connection, work)
     _show_taken(Screen(sys.stdout), done, verified)
     if verified is not None and (verified.gone or verified.restarted or not verified.begun):
         raise click.exceptions.Exit(1)
@@ -163,7 +135,7 @@ def take_over(*, connection: Connection, yes: bool, force: bool, timeout: float)
 @command.command("give-back")
 @connected(system_namespace=True)
 @_namespace
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@operator_switch.yes_option
 def give_back(*, connection: Connection, yes: bool) -> None:
     """Start KubeRay's operator again, with as many replicas as it had. This one steps back by itself.
 
@@ -176,20 +148,8 @@ def give_back(*, connection: Connection, yes: bool) -> None:
     Exit codes: 0 done; 1 failed; 2 wrong usage; 130 not confirmed.
     """
     from gpu_control_plane.actions.ray_migration.installation import KUBERAY  # noqa: PLC0415
-    from gpu_control_plane.cli.screen import OK, Screen  # noqa: PLC0415
-    from gpu_control_plane.operator.migration import operator_switch  # noqa: PLC0415
 
-    async def work(client: "Client") -> "SwitchResult":
-        ours = await connection.system_namespace_in(client)
-        operator = await operator_switch.find_operator(client, ours, connection.namespace, what=KUBERAY)
-        if not yes:
-            click.confirm(f"Start {operator.key} again and let it look after Ray?", abort=True)
-        return await operator_switch.give_back(client, operator)
-
-    done = _run(connection, work)
-    screen = Screen(sys.stdout)
-    screen.mark(OK, f"{done.namespace}/{done.name} has {done.replicas} {_replicas(done.replicas)} again.")
-    screen.line("  Once it holds its Lease this operator writes nothing more, and says so: OtherOperatorActive.")
+    screen = operator_switch.start_again(connection, KUBERAY, _WORDS, yes=yes)
     screen.line("  KubeRay's operator knows nothing of what is ours alone, such as spec.upgradeStrategy RollingUpdate.")
 
 
@@ -223,19 +183,13 @@ def _show(screen: "Screen", made: "RayMigrationPlan") -> None:
     if not made.todo:
         screen.mark(OK, "Nothing.")
     if made.operators or held:
-        screen.line()
-        screen.line(f"  {screen.style('kubectl gpu migrate ray take-over', fg='cyan')}")
+        operator_switch.show_next(screen, "kubectl gpu migrate ray take-over")
 
 
 def _show_taken(screen: "Screen", done: "SwitchResult", verified: "Verification | None") -> None:
     from gpu_control_plane.cli.screen import ATTENTION, BAD, OK  # noqa: PLC0415
 
-    before = f"; it had {done.replicas} {_replicas(done.replicas)}" if done.replicas else ""
-    screen.mark(OK, f"{done.namespace}/{done.name} is scaled to zero{before}.")
-    screen.mark(OK, "Its Lease was deleted." if done.lease_deleted else "It left no Lease.")
-    if done.other_holder is not None:
-        other = done.other_holder
-        screen.mark(ATTENTION, f"Another operator is still active: {other.holder} in {other.namespace}.")
+    operator_switch.show_stopped(screen, done)
     if verified is None:
         screen.mark(ATTENTION, "This operator does not run: nothing looks after Ray until it does.")
     else:
@@ -253,13 +207,7 @@ def _show_taken(screen: "Screen", done: "SwitchResult", verified: "Verification 
         "  `helm upgrade` of KubeRay's release would start its operator again. Before `helm uninstall`, see that its"
     )
     screen.line("  CRDs are no part of the release (docs/migration.md): with them all objects of Ray would go.")
-    screen.line()
-    for line in ("kubectl gpu ray", "kubectl gpu migrate ray give-back"):
-        screen.line(f"  {screen.style(line, fg='cyan')}")
-
-
-def _replicas(number: int) -> str:
-    return "replica" if number == 1 else "replicas"
+    operator_switch.show_next(screen, "kubectl gpu ray", "kubectl gpu migrate ray give-back")
 
 
 async def _planned(client: "Client", connection: Connection) -> "RayMigrationPlan":
@@ -268,16 +216,3 @@ async def _planned(client: "Client", connection: Connection) -> "RayMigrationPla
 
     found = await read_ray(client, await connection.system_namespace_in(client), connection.namespace)
     return plan_ray_migration(found)
-
-
-def _run[T](connection: Connection, work: "Callable[[Client], Coroutine[Any, Any, T]]") -> T:
-    """Do the work on the cluster that the options select."""
-    from gpu_control_plane.kube.errors import Forbidden  # noqa: PLC0415
-
-    try:
-        return connection.run(work)
-    except Forbidden as error:
-        raise click.ClickException(
-            f"{error}. Use the kubeconfig of an administrator: a migration reads objects of the whole cluster, and a "
-            "take-over writes a Deployment and deletes a Lease."
-        ) from error

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpu_control_plane.kube.client import Client, Selection
     from gpu_control_plane.kube.objects import Object
 
-_MOST = 500
+_MOST_NAMES = 500
 _TIMEOUT_SECONDS = 2.0
 
 
@@ -86,7 +86,7 @@ def _names(
         if kind.resource.namespaced:
             wanted = msgspec.structs.replace(wanted, namespace=given.get("namespace") or client.config.namespace)
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            return await client.names(kind, wanted, limit=_MOST)
+            return await client.names(kind, wanted, limit=_MOST_NAMES)
 
     with contextlib.suppress(KubeError, OSError, TimeoutError):
         return _beginning(Connection(**given).run(read), incomplete)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "wide", "json", "yaml", "name", "csv")
 NOTHING = "-"
 _GAP = "  "
-_LEAST = 12
+_MIN_COLUMN_WIDTH = 12
 """Columns to which a text is shortened at most."""
 
 output_option = click.option(
@@ -103,7 +103,7 @@ class Table[Row]:
         if width is not None:
             for number, column in enumerate(shown):
                 if column.shortened and (over := _sum(widths) - width) > 0:
-                    widths[number] = max(_LEAST, widths[number] - over)
+                    widths[number] = max(_MIN_COLUMN_WIDTH, widths[number] - over)
         return Layout(columns=shown, widths=widths, total=self.total)
 
     def _csv(self, rows: Sequence[Row], stream: TextIO) -> None:

@@ -1,7 +1,7 @@
 """`kubectl gpu preview`: what would change if a pool were applied."""
 
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -19,11 +19,11 @@ _MOST_LINES = 20
 
 @click.command("preview", short_help="What would change if a pool were applied.")
 @click.option(
-    "-f", "--filename", "file", type=click.File("r"), required=True, help="YAML or JSON; - for standard input."
+    "-f", "--filename", "file", type=click.File("rb"), required=True, help="YAML or JSON; - for standard input."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @connected()
-def command(*, file: TextIO, output: str, connection: Connection) -> None:
+def command(*, file: IO[bytes], output: str, connection: Connection) -> None:
     """Say what would change if the pools in a file were applied, new ones or changed ones. Nothing is written.
 
     The answer comes from the decisions that the controller would make: which cards join, leave and move, what units
@@ -42,7 +42,7 @@ def command(*, file: TextIO, output: str, connection: Connection) -> None:
     """
     from gpu_control_plane.actions.pool_files import NotAPool, read_pools  # noqa: PLC0415
 
-    name = "-" if file is sys.stdin else file.name
+    name = "-" if file is sys.stdin.buffer else file.name
     try:
         pools = read_pools(file.read(), name)
     except NotAPool as error:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -18,12 +18,12 @@ _MOST_LINES = 20
 
 
 @click.command("restore", short_help="Bring pools and approvals from a file into this cluster.")
-@click.argument("file", type=click.File("r"))
+@click.argument("file", type=click.File("rb"))
 @click.option("--overwrite", is_flag=True, help="Also replace what has been decided otherwise in this cluster.")
 @click.option("--dry-run", is_flag=True, help="Show what it leads to, and write nothing.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @connected()
-def command(*, file: TextIO, overwrite: bool, dry_run: bool, output: str, connection: Connection) -> None:
+def command(*, file: IO[bytes], overwrite: bool, dry_run: bool, output: str, connection: Connection) -> None:
     """Restore pools, approvals, holds, ClusterPolicies and NVIDIADrivers from a backup.
 
     A card is recognised by its UUID and its node. Those of machines that have not joined yet become GPUApprovals, which
@@ -42,12 +42,11 @@ def command(*, file: TextIO, overwrite: bool, dry_run: bool, output: str, connec
     """
     from gpu_control_plane.backup.file import InvalidBackup, read_backup  # noqa: PLC0415
 
-    name = "-" if file is sys.stdin else file.name
+    name = "-" if file is sys.stdin.buffer else file.name
     try:
         backup = read_backup(file.read(), name)
-    except (InvalidBackup, UnicodeDecodeError) as error:
-        said = f"{name} is no text." if isinstance(error, UnicodeDecodeError) else str(error)
-        raise click.ClickException(said) from error
+    except InvalidBackup as error:
+        raise click.ClickException(str(error)) from error
 
     async def work(client: "Client") -> int:
         from gpu_control_plane.backup.carry_out import check_restore  # noqa: PLC0415

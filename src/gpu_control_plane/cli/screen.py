@@ -25,7 +25,7 @@ ATTENTION = ("!", "yellow")
 IDLE = ("○", "bright_black")
 
 _TITLE_WIDTH = 66
-_WIDEST = 100
+_MAX_WIDTH = 100
 
 type Symbol = tuple[str, str]
 
@@ -114,7 +114,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "   ".join(f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
-def wrapped(text: str, first: str = "", width: int = _WIDEST) -> list[str]:
+def wrapped(text: str, first: str = "", width: int = _MAX_WIDTH) -> list[str]:
     """Lines of at most so many columns, the later ones below the text of the first; none for no text. It may be what
     others wrote: what a terminal would carry out is left out."""
     return textwrap.wrap(

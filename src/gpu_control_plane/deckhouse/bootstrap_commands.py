@@ -14,7 +14,7 @@ _INSTALLER_TAGS = {"EarlyAccess": "early-access", "RockSolid": "rock-solid"}
 _SSH_FOLDER: Final = "~/.ssh/"
 _KEY_FILE: Final = "dhctl-ssh-key"
 _MOUNTED_KEY: Final = "/tmp/ssh-key"  # noqa: S108 - in the installer's container, where nobody else is
-_WAIT = "60m"
+_RESOURCES_TIMEOUT: Final = "60m"
 """dhctl gives up on resources after 15 minutes by itself: machines that install a driver and reboot need longer."""
 
 
@@ -104,7 +104,7 @@ def _bootstrap(cluster: ClusterDescription) -> str:
         options.append(f"--ssh-agent-private-keys={shlex.quote(key)}")
     lines = [f"dhctl bootstrap {' '.join(options)}"]
     lines += [f"--config={file}" for file in ("/config.yml", "/secrets.yml", "/resources.yml")]
-    lines.append(f"--resources-timeout={_WAIT}")
+    lines.append(f"--resources-timeout={_RESOURCES_TIMEOUT}")
     if ssh.sudo_password is not None:
         lines.append("--ask-become-pass")
     return " \\\n  ".join(lines)

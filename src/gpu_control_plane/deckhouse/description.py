@@ -37,7 +37,7 @@ GroupName = Annotated[
         description="lower-case letters, digits and dashes, such as w-gpu",
     ),
 ]
-_MAX_RANGE = 1024
+_MAX_RANGE_ADDRESSES = 1024
 
 
 class SecretReference(str):
@@ -416,8 +416,8 @@ def _range(text: str) -> AddressRange:
         raise ValueError(
             f"{text!r} is no address and no range: write 192.168.3.61 or 192.168.3.61-192.168.3.66"
         ) from None
-    if last < first or int(last) - int(first) >= _MAX_RANGE:
-        raise ValueError(f"{text!r} must go up, and hold at most {_MAX_RANGE} addresses")
+    if last < first or int(last) - int(first) >= _MAX_RANGE_ADDRESSES:
+        raise ValueError(f"{text!r} must go up, and hold at most {_MAX_RANGE_ADDRESSES} addresses")
     return parsed
 
 

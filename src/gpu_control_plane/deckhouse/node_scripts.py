@@ -17,10 +17,10 @@ PACKAGE_MANAGERS: Mapping[str, Literal["apt", "dnf"]] = {"ubuntu-lts": "apt", "d
 """Distributions for which NVIDIA has packages."""
 USUAL_DRIVERS: Mapping[str, str] = {"ubuntu-lts": "nvidia-driver-575-server"}
 """Where a package of the distribution itself has the driver. Elsewhere its name depends on release and repositories."""
-_BEFORE_THE_GPU_CHECK = 5
+_BEFORE_THE_GPU_CHECK_WEIGHT = 5
 """Of Deckhouse's own steps, 006 fails the node if driver or toolkit are missing."""
-_DRIVER = 30
-_CONTAINERD = 31
+_DRIVER_WEIGHT = 30
+_CONTAINERD_WEIGHT = 31
 """Step 032 writes containerd's configuration."""
 _TOOLKIT = "nvidia-container-toolkit"
 
@@ -31,7 +31,7 @@ def node_scripts(cluster: ClusterDescription, files: Mapping[FileReference, str]
     yield from _runtimes(cluster, [group for group in with_cards if group.gpu and group.gpu.setup == "Scripts"])
     for each in cluster.registry_certificates:
         content = _filled("registry-certificate.sh", NAME=each.name, CERTIFICATE=pem(files[each.certificate]).strip())
-        yield _configuration(f"add-{each.name}-registry-cert.sh", ("*",), ("*",), _CONTAINERD, content)
+        yield _configuration(f"add-{each.name}-registry-cert.sh", ("*",), ("*",), _CONTAINERD_WEIGHT, content)
 
 
 def _drivers(groups: Iterable[NodeGroup]) -> Iterator[NodeGroupConfiguration]:
@@ -52,7 +52,7 @@ def _driver(group: NodeGroup) -> tuple[str, Bundles, int]:
         STREAM=gpu.driver_stream or ("open-dkms" if gpu.driver == "nvidia-open" else ""),
         FINISH=_filled("install-driver-finish.sh").strip(),
     )
-    return content, group.bundle, _BEFORE_THE_GPU_CHECK if gpu.setup == "Native" else _DRIVER
+    return content, group.bundle, _BEFORE_THE_GPU_CHECK_WEIGHT if gpu.setup == "Native" else _DRIVER_WEIGHT
 
 
 def _runtimes(cluster: ClusterDescription, groups: Iterable[NodeGroup]) -> Iterator[NodeGroupConfiguration]:
@@ -61,7 +61,7 @@ def _runtimes(cluster: ClusterDescription, groups: Iterable[NodeGroup]) -> Itera
         stem = "containerd-additional-config" if version == "V1" else "containerd-v2-additional-config"
         name = f"{stem}.sh" if f"{stem}.sh" not in names else f"{stem}-{same[0]}.sh"
         names.add(name)
-        yield _configuration(name, same, ("*",), _CONTAINERD, content)
+        yield _configuration(name, same, ("*",), _CONTAINERD_WEIGHT, content)
 
 
 def _runtime(cluster: ClusterDescription, group: NodeGroup) -> tuple[str, str]:

@@ -12,8 +12,7 @@ import msgspec
 
 from gpu_control_plane.api.shapes import wire_name
 from gpu_control_plane.gitops.refusals import RefusedKey
-from gpu_control_plane.operator.migration.mapping import KeyMapping, MappingRow
-from gpu_control_plane.operator.migration.values import KeyNote
+from gpu_control_plane.migration.key_mapping import KeyMapping, KeyNote, MappingRow
 from gpu_control_plane.ray.options import BatchScheduler
 from gpu_control_plane.ray.options_from import DOMAIN, DURATIONS, SWITCHES
 

@@ -13,7 +13,7 @@ class RefusedKey(msgspec.Struct, frozen=True, order=True):
     why: str
 
 
-class Refused(ValueError):
+class UnsupportedKeys(ValueError):
     """Some keys cannot be carried out. The message names each of them."""
 
     def __init__(self, keys: Iterable[RefusedKey]) -> None:

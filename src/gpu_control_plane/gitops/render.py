@@ -10,7 +10,7 @@ from gpu_control_plane.gitops import applications
 from gpu_control_plane.gitops.applications import Manifest, Source
 from gpu_control_plane.gitops.gpu_operator import Stack, stack_values
 from gpu_control_plane.gitops.kuberay import refused_by_kuberay, refused_keys, translate
-from gpu_control_plane.gitops.refusals import Refused, RefusedKey
+from gpu_control_plane.gitops.refusals import RefusedKey, UnsupportedKeys
 from gpu_control_plane.kube.written_yaml import overlaid
 
 _HEADER: Final = "# Written by `kubectl gpu gitops render`. Change the values it was made from, and run it again.\n"
@@ -41,7 +41,7 @@ def render(inputs: Inputs, source: Source) -> dict[str, str]:
     stack = _stack(inputs)
     ray = _ray(inputs)
     if refused := [key for key in (*stack.refused, *ray.refused) if not _ignored(key, inputs.ignored)]:
-        raise Refused(refused)
+        raise UnsupportedKeys(refused)
     values = overlaid({"image": {"repository": f"{source.registry}/{applications.STACK}"}}, stack.values)
     values = overlaid(overlaid(values, ray.values), inputs.ours.values if inputs.ours else {})
     made = [applications.stack_application(source, values), applications.pools_application(source)]

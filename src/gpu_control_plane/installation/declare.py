@@ -7,7 +7,7 @@ becomes the described one. Server-side apply would not do: it turns a section th
 Run as `python -m gpu_control_plane.installation.declare`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -18,6 +18,7 @@ from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDI
 from gpu_control_plane.installation.one_shot import run_job
 from gpu_control_plane.kube.client import Client
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from gpu_control_plane.kube.merge_patch import merge_patch
 
 _ATTEMPTS: Final = 5
 _EXAMPLES: Final = """\b
@@ -107,20 +108,7 @@ async def _create(client: Client, wanted: Declared) -> None:
 def patch_of(live: StoredClusterPolicy | StoredNVIDIADriver, wanted: Declared) -> dict[str, Any]:
     """The merge patch that makes the spec exactly the wanted one, and adds labels."""
     spec = msgspec.json.decode(live.spec, type=dict[str, Any])
-    return {"metadata": {"labels": wanted.metadata.labels}, "spec": _difference(spec, wanted.spec)}
-
-
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """A merge patch from one to the other: it removes by null."""
-    found: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
-    for name, value in after.items():
-        held = before.get(name)
-        if isinstance(value, dict) and isinstance(held, dict):
-            if deeper := _difference(held, value):
-                found[name] = deeper
-        elif name not in before or held != value:
-            found[name] = value
-    return found
+    return {"metadata": {"labels": wanted.metadata.labels}, "spec": merge_patch(spec, wanted.spec)}
 
 
 if __name__ == "__main__":

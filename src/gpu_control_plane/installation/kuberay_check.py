@@ -9,7 +9,7 @@ ServiceAccount may write RayClusters of all namespaces: nobody gives himself tha
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 
@@ -20,8 +20,6 @@ from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
 from gpu_control_plane.kube.objects import Object, Resource
 from gpu_control_plane.rules.trusted_namespaces import kuberay_namespaces
-
-_WRITES_EVERYWHERE: Final = Right.of("update", f"rayclusters.{GROUP}/status")
 
 
 class UnbelievedKubeRay(KubeError):
@@ -50,7 +48,7 @@ async def check_kuberay(client: Client, own_namespace: str, named: Iterable[str]
         holder = active_holder((observe(lease, now),), now)
         if holder is None:
             continue
-        if await _writes_everywhere(client, holder):
+        if await may_write(client, holder):
             raise UnbelievedKubeRay(_refusal(holder.namespace))
         sentences.append(
             f"lease {holder.namespace}/{LEASE}: not believed. Its holder {holder.holder} is no pod that may write "
@@ -60,15 +58,17 @@ async def check_kuberay(client: Client, own_namespace: str, named: Iterable[str]
     return sentences
 
 
-async def _writes_everywhere(client: Client, holder: LeaseHolder) -> bool:
-    """Whether it is an operator of all namespaces. The identity of a holder begins with the name of its pod."""
+async def may_write(client: Client, holder: LeaseHolder, namespace: str | None = None) -> bool:
+    """Whether it is an operator of a namespace, or else of all. The identity of a holder begins with the name of its
+    pod."""
     name, _, _ = holder.holder.partition("_")
     try:
         pod = await client.get(_Holder, name, holder.namespace)
     except NotFound:
         return False
     account = service_account(holder.namespace, pod.spec.service_account_name)
-    review = await client.create(SubjectAccessReview, {"spec": spec_of(_WRITES_EVERYWHERE, account)})
+    right = Right.of("update", f"rayclusters.{GROUP}/status", namespace=namespace)
+    review = await client.create(SubjectAccessReview, {"spec": spec_of(right, account)})
     return review.status.allowed
 
 

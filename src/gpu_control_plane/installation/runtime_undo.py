@@ -22,6 +22,7 @@ from gpu_control_plane.api import GPUNodeState
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.pod import AGENT, COMPONENT_LABEL, NAME_LABEL, PRODUCT
 from gpu_control_plane.installation.one_shot import run_job
+from gpu_control_plane.installation.pods_ended import await_end
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound
 
@@ -151,7 +152,7 @@ async def undo_runtimes(
     report: Callable[[str], None],
 ) -> Mapping[str, str]:
     """Run the pods and remove them; on which nodes something is left, and why. `report` gets a sentence about each."""
-    agents = await _await_end(client, Selection(namespace, labels=_AGENTS), timeout) if not only else 0
+    agents = await await_end(client, Selection(namespace, labels=_AGENTS), timeout) if not only else 0
     if agents:
         report(f"{agents} agents have not ended: what they write from now on stays.")
     ready = {node.name: node.ready for node in await client.list(Node)}
@@ -248,16 +249,6 @@ async def _await_pods(client: Client, namespace: str, nodes: Collection[str], ti
             return {node: pod.said for node, pod in ended.items() if pod.status.phase != "Succeeded"}
         await asyncio.sleep(_POLL_SECONDS)
     return {}
-
-
-async def _await_end(client: Client, pods: Selection, timeout: float) -> int:
-    """Wait until these pods have ended; how many are left after `timeout` seconds, as on a node that is down."""
-    deadline = time.monotonic() + timeout
-    while True:
-        left = len(await client.list(_Pod, pods))
-        if not left or time.monotonic() >= deadline:
-            return left
-        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _delete(client: Client, namespace: str, name: str) -> None:

@@ -7,8 +7,6 @@ is safe to repeat.
 Run as `python -m gpu_control_plane.installation.uninstall`.
 """
 
-import asyncio
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,12 +21,14 @@ from gpu_control_plane.api import GPUNodeState, GPUPool, nvidia
 from gpu_control_plane.api.names import Label
 from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nodefeature import NodeFeature, discovery_name, feature_name
-from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT, Pod
+from gpu_control_plane.api.pod import COMPONENT_LABEL, NAME_LABEL, PRODUCT
 from gpu_control_plane.api.ray.names import LEASE as KUBERAY_LEASE
 from gpu_control_plane.api.ray.names import Finalizer
 from gpu_control_plane.api.ray.view import ANY as ANY_RAY
 from gpu_control_plane.installation.crds import INSTALLED, ours
+from gpu_control_plane.installation.kuberay_check import may_write
 from gpu_control_plane.installation.one_shot import run_job
+from gpu_control_plane.installation.pods_ended import await_end
 from gpu_control_plane.installation.policies import remove_policies
 from gpu_control_plane.kube import Client, Object, Resource, Selection
 from gpu_control_plane.kube.crd import CustomResourceDefinition
@@ -39,7 +39,7 @@ from gpu_control_plane.operator.node_cleanup import clean_nodes
 from gpu_control_plane.operator.stack.orphan_delete import finish_orphan_deletes
 from gpu_control_plane.pools.controller import FINALIZER
 from gpu_control_plane.pools.node_taints import plan_taints
-from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
+from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces, kuberay_namespaces
 
 _OURS: Final = f"{NAME_LABEL}={PRODUCT},{COMPONENT_LABEL} in (controller,agent,discovery)"
 _NEVER_DELETED: Final[tuple[type[Object], ...]] = (nvidia.StoredClusterPolicy, nvidia.StoredNVIDIADriver, *ANY_RAY)
@@ -48,7 +48,6 @@ _KEPT: Final[Mapping[Resource, type[Object]]] = {kind.resource: kind for kind in
 _NAMED: Final = 5
 """How many objects a sentence names."""
 _RAY_FINALIZERS: Final = frozenset({one.value for one in Finalizer})
-_POLL_SECONDS: Final = 0.5
 _ATTEMPTS: Final = 5
 _EXAMPLES: Final = """\b
 Examples:
@@ -62,7 +61,9 @@ type MergePatch = dict[str, dict[str, Any]]
 
 @click.command("uninstall", epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig file.  [default: as kubectl finds it]")
-@click.option("--feature-labels", is_flag=True, help="Take the labels of feature discovery off Nodes.")
+@click.option(
+    "--feature-labels", is_flag=True, help="Take the labels of feature discovery off Nodes whose agent wrote them."
+)
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True, help="Where our programs ran.")
 @click.option(
     "--operand-namespace", help="Where the software stack runs; empty: nowhere.  [default: that of --namespace]"
@@ -81,6 +82,12 @@ type MergePatch = dict[str, dict[str, Any]]
     help="A namespace in which they did; may be repeated.  [default: all]",
 )
 @click.option("--ray-single-namespace", is_flag=True, help="KubeRay may run elsewhere, for other namespaces.")
+@click.option(
+    "--kuberay-namespace",
+    "kuberay_named",
+    multiple=True,
+    help="A namespace in which KubeRay's operator is trusted, beside the usual ones.",
+)
 @click.option("--crds", is_flag=True, help="Delete the CRDs, and with them every pool and approval.")
 @click.option(
     "--timeout",
@@ -99,6 +106,7 @@ def command(
     ray: bool,
     ray_namespaces: tuple[str, ...],
     ray_single_namespace: bool,
+    kuberay_named: tuple[str, ...],
     crds: bool,
     timeout: float,
 ) -> None:
@@ -117,6 +125,7 @@ def command(
             ray=ray,
             ray_namespaces=ray_namespaces,
             ray_single_namespace=ray_single_namespace,
+            kuberay_named=kuberay_named,
             report=click.echo,
         ),
     )
@@ -134,16 +143,19 @@ async def clean_up(
     ray: bool = True,
     ray_namespaces: Collection[str] = (),
     ray_single_namespace: bool = False,
+    kuberay_named: Iterable[str] = (),
     report: Callable[[str], None],
 ) -> None:
     """Remove everything; `report` gets a sentence about each step. Operands are in our namespace unless another is
     named; an empty name stands for none. Objects of Ray were looked after everywhere unless namespaces are named."""
     operands = namespace if operand_namespace is None else operand_namespace
-    left = await _await_end(client, namespace, timeout)
+    left = await await_end(client, Selection(namespace, labels=_OURS), timeout)
     report(f"{left} of our pods have not ended: what they write from now on stays." if left else "Our programs ended.")
     report(f"Finalizers taken off GPUPools: {await _release_pools(client)}.")
     if ray:
-        report(await _release_rays(client, ray_namespaces or (None,), single=ray_single_namespace))
+        believed = kuberay_namespaces(kuberay_named, own=namespace)
+        for sentence in await _release_rays(client, ray_namespaces or (None,), believed, single=ray_single_namespace):
+            report(sentence)
     if operands:
         released = await finish_orphan_deletes(client, operands)
         report(f"DaemonSets let go that were held for their pods: {released}.")
@@ -158,25 +170,16 @@ async def clean_up(
         report(f"CRDs deleted: {await _delete_crds(client, report)}.")
 
 
-async def _await_end(client: Client, namespace: str, timeout: float) -> int:
-    """Wait until our Pods have ended; how many are left after `timeout` seconds, as on a node that is down."""
-    deadline = time.monotonic() + timeout
-    while True:
-        pods = await client.list(Pod, Selection(namespace, labels=_OURS))
-        if not pods or time.monotonic() >= deadline:
-            return len(pods)
-        await asyncio.sleep(_POLL_SECONDS)
-
-
 async def _release_pools(client: Client) -> int:
     return await _change_all(client, GPUPool, partial(_without_finalizers, {FINALIZER}))
 
 
-async def _release_rays(client: Client, namespaces: Collection[str | None], *, single: bool) -> str:
-    """What nobody does any more must not keep objects of Ray from being deleted, unless KubeRay's operator does it.
-
-    Its Lease is believed wherever it is, or with `single` where we looked after Ray: if a user has written it,
-    finalizers stay, and the user sees them.
+async def _release_rays(
+    client: Client, namespaces: Collection[str | None], believed: TrustedNamespaces, *, single: bool
+) -> list[str]:
+    """What nobody does any more must not keep objects of Ray from being deleted, unless KubeRay's operator does it: one
+    in a namespace that users cannot write in, or whose pod may write RayClusters where we looked after them. Whoever
+    else holds such a Lease keeps the finalizers of his own namespace.
     """
     now = utc_now()
     try:
@@ -185,16 +188,41 @@ async def _release_rays(client: Client, namespaces: Collection[str | None], *, s
             for place in (namespaces if single else (None,))
             for lease in await client.list(TimedLease, lease_selection(KUBERAY_LEASE, place))
         ]
-    except Forbidden:
-        return "Finalizers left on objects of Ray: the Lease of KubeRay's operator may not be read."
-    if (holder := active_holder((observe(lease, now) for lease in leases), now)) is not None:
-        return f"Finalizers left on objects of Ray: KubeRay's operator runs in {holder.namespace}."
+        active = [holder for lease in leases if (holder := active_holder((observe(lease, now),), now)) is not None]
+        operators = {
+            place: [
+                holder
+                for holder in active
+                if believed.include(holder.namespace) or await may_write(client, holder, place)
+            ]
+            for place in namespaces
+        }
+    except Forbidden as error:
+        return [f"Finalizers left on objects of Ray: whether KubeRay's operator runs may not be read. {error}"]
+    released = [place for place in namespaces if not operators[place]]
+    kept = sorted({holder.namespace for found in operators.values() for holder in found})
+    spared = {holder.namespace for holder in active}
+    own = sorted(each for each in spared.difference(kept) if not {each, None}.isdisjoint(released))
     count = 0
     for kind in ANY_RAY:
-        for namespace in namespaces:
-            selection = Selection(namespace)
-            count += await _change_all(client, kind, partial(_without_finalizers, _RAY_FINALIZERS), selection)
-    return f"Finalizers taken off objects of Ray: {count}."
+        for place in released:
+            count += await _change_all(client, kind, partial(_released_ray, spared), Selection(place))
+    return [
+        *(f"Finalizers left on objects of Ray: KubeRay's operator runs in {each}. {_otherwise(each)}" for each in kept),
+        *(
+            f"Finalizers left on objects of Ray in {each}: KubeRay's Lease is held there. {_otherwise(each)}"
+            for each in own
+        ),
+        *([f"Finalizers taken off objects of Ray: {count}."] if released else []),
+    ]
+
+
+def _otherwise(namespace: str) -> str:
+    return f"If none runs there: kubectl -n {namespace} delete lease {KUBERAY_LEASE}, and run this again."
+
+
+def _released_ray(spared: Collection[str], item: Object) -> MergePatch | None:
+    return None if item.metadata.namespace in spared else _without_finalizers(_RAY_FINALIZERS, item)
 
 
 def _without_finalizers(doomed: Collection[str], item: Object) -> MergePatch | None:
@@ -223,15 +251,19 @@ async def _untaint(client: Client) -> int:
 
 
 async def _unlabel(client: Client, *, feature_labels: bool) -> int:
+    """Where the agent does not label, the labels of features are another program's, NVIDIA's perhaps."""
+    states = await _all(client, GPUNodeState) if feature_labels else []
+    labelled = {state.name for state in states if state.status.agent is not None and state.status.agent.labels}
+
     def without_labels(node: Node) -> MergePatch | None:
-        labels = _written_by_us(node.metadata.labels, feature_labels=feature_labels)
+        labels = _written_by_us(node.metadata.labels, feature_labels=node.name in labelled)
         return {"metadata": {"labels": dict.fromkeys(labels)}} if labels else None
 
     return await _change_all(client, Node, without_labels)
 
 
 def _written_by_us(labels: Mapping[str, str], *, feature_labels: bool) -> set[str]:
-    """The label gpu.present, and, where agents write them, those of feature discovery."""
+    """The label gpu.present, and, where an agent writes them, those of feature discovery."""
     features = labels_of_features(labels) if feature_labels else {}
     return {*features, *(labels.keys() & {str(Label.GPU_PRESENT)})}
 

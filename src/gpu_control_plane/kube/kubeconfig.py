@@ -178,13 +178,18 @@ def _read(path: Path, *, skip_missing: bool) -> _File | None:
             f"The kubeconfig {path} cannot be read ({error.strerror}). Check what it is and who may read it."
         ) from None
     if content.startswith(b"{"):  # JSON is YAML, too
-        with contextlib.suppress(msgspec.DecodeError):
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):
             return _with_absolute_paths(msgspec.json.decode(content, type=_File), path.parent.absolute())
     import yaml  # noqa: PLC0415 - large, and a pod has no kubeconfig
 
+    from gpu_control_plane.kube.written_yaml import BadYAML, check_levels  # noqa: PLC0415 - it needs yaml
+
     try:
+        check_levels(content)
         document = yaml.load(content, yaml.CSafeLoader) or {}
         file = msgspec.convert(document, _File)
+    except BadYAML as error:
+        raise ConfigError(f"The kubeconfig {path} cannot be read. {error} Correct it there.") from None
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"The kubeconfig {path} is not YAML: {error.problem}{line}. Correct it there.") from None

@@ -109,6 +109,11 @@ class Object(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True
         return self.metadata.deletion_timestamp is not None
 
 
+def controller_of(item: Object) -> OwnerReference | None:
+    """The owner that made the object."""
+    return next((owner for owner in item.metadata.owner_references if owner.controller), None)
+
+
 class Condition(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True):
     """`metav1.Condition`, the one shape all our conditions have."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 _MOST_NODES: Final = 200_000
-"""Values in one document, references written out. Real files have a few thousand."""
+"""Values that references may stand for in one document, beside those that are written in it."""
 _MOST_LEVELS: Final = 100
 _MERGE: Final = "tag:yaml.org,2002:merge"
 
@@ -31,13 +31,13 @@ def read_yaml(content: str | bytes) -> Iterator[Any]:
     kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     loader = kind(text)
     try:
-        _check_levels(text, kind)
+        check_levels(text)
         while loader.check_node():
             node: Any = loader.get_node()
             _Limits().check(node)
             yield loader.construct_document(node)
     except yaml.YAMLError as error:
-        raise BadYAML(f"This is no YAML: {' '.join(str(error).split())}.") from error
+        raise BadYAML(f"This is no YAML: {_told(error)}.") from error
     except RecursionError:
         raise BadYAML(f"This is nested more than {_MOST_LEVELS} levels deep: no such file is meant.") from None
     finally:
@@ -61,16 +61,21 @@ def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
     return made
 
 
-def _check_levels(text: str, kind: Any) -> None:
+def check_levels(content: str | bytes) -> None:
     """Before nodes are made: that goes level by level on the stack, which in C ends the process."""
     level = 0
-    for event in yaml.parse(text, kind):
+    for event in yaml.parse(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if isinstance(event, yaml.CollectionStartEvent):
             level += 1
             if level > _MOST_LEVELS:
                 raise BadYAML(f"Line {_line(event)}: this is nested more than {_MOST_LEVELS} levels deep.")
         elif isinstance(event, yaml.CollectionEndEvent):
             level -= 1
+
+
+def _told(error: yaml.YAMLError) -> str:
+    """What the parser says, without its name for a text that is in memory."""
+    return " ".join(str(error).replace('in "<unicode string>", ', "in ").split())
 
 
 class _Limits:
@@ -92,7 +97,7 @@ class _Limits:
         self._open.add(id(node))
         size = 1 + sum(self.check(each) for each in self._inside(node))
         self._open.discard(id(node))
-        if size > _MOST_NODES:
+        if size - len(self._sizes) > _MOST_NODES:
             raise BadYAML(f"Line {_line(node)}: with its references written out, this is too large to be meant.")
         self._sizes[id(node)] = size
         return size

@@ -10,8 +10,7 @@ from typing import Final
 from gpu_control_plane.api.nvidia.names import TRUE, PodLabel
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Key, Signal
-from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.operator.views import controller_of
+from gpu_control_plane.kube.objects import Object, controller_of
 
 DRIVER_APP: Final = "nvidia-driver-daemonset"
 DRIVER_COMPONENT: Final = "nvidia-driver"

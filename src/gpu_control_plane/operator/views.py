@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.pod import Container, PodSpec, Volume
-from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
+from gpu_control_plane.api.pod import Container, PlacedSpec, Volume
+from gpu_control_plane.kube.objects import Object, OwnerReference, Resource, controller_of
 
 REVISION_HASH = "controller-revision-hash"
 """Label of a DaemonSet's pod and of a ControllerRevision: which template they are of."""
@@ -45,10 +45,9 @@ class TemplateVolume(Volume, frozen=True, kw_only=True):
     secret: SecretSource = SecretSource()
 
 
-class TemplateSpec(PodSpec, frozen=True, kw_only=True):
+class TemplateSpec(PlacedSpec, frozen=True, kw_only=True):
     """The spec of pods to be made, with the nodes that they are for, and the Secrets that they cannot start without."""
 
-    node_selector: dict[str, str] = {}
     containers: tuple[TemplateContainer, ...] = ()
     volumes: tuple[TemplateVolume, ...] = ()
 
@@ -125,7 +124,3 @@ class ControllerRevision(Object, frozen=True):
 def newest(revisions: Iterable[ControllerRevision]) -> ControllerRevision | None:
     """The present one of a DaemonSet's revisions."""
     return max(revisions, key=lambda held: held.revision, default=None)
-
-
-def controller_of(item: Object) -> OwnerReference | None:
-    return next((owner for owner in item.metadata.owner_references if owner.controller), None)

@@ -4,12 +4,12 @@ A status of Ray has one writer, and its maps lose keys: a patch says so by null,
 KubeRay's operator has owned the field before.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from gpu_control_plane.kube.client import Client
+from gpu_control_plane.kube.merge_patch import merge_patch
 from gpu_control_plane.kube.objects import Object
 
 _TIMES: Final = frozenset({"lastUpdateTime"})
@@ -35,19 +35,6 @@ async def write_status[T: Object](client: Client, held: T, status: msgspec.Struc
 def differs(held: msgspec.Struct, desired: msgspec.Struct) -> bool:
     """Whether a status is to be written: it differs by more than the time."""
     return bool(merge_patch(_plain(held), _plain(desired)).keys() - _TIMES)
-
-
-def merge_patch(held: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON merge patch that makes `held` be `desired`."""
-    patch: dict[str, Any] = {key: None for key in held if key not in desired}
-    for key, value in desired.items():
-        before = held.get(key)
-        if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if inner := merge_patch(before, value):
-                patch[key] = inner
-        elif key not in held or before != value:
-            patch[key] = value
-    return patch
 
 
 def _plain(status: msgspec.Struct) -> dict[str, Any]:

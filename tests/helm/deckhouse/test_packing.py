@@ -15,9 +15,8 @@ from monitoring.alert import rules
 from monitoring.alerts.groups import ALERTS, GROUPS
 from monitoring.deckhouse import LEVELS
 from release.archives import unpacked
-from release.errors import ReleaseError
 from release.module import IMAGES, MODULE, module_files, pack_module, read_digests, unpack_module
-from release.source import PROJECT, Source
+from release.source import PROJECT, ReleaseError, Source
 
 from helm.chart import Helm, command_of
 from helm.conftest import cannot

@@ -72,8 +72,9 @@ async def test_an_uninstall_lets_objects_of_ray_go_and_takes_none(client: Client
     spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": now}
     await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, namespace)
     try:
-        sentences = await _clean_up(client)
-        assert f"Finalizers left on objects of Ray: KubeRay's operator runs in {namespace}." in sentences
+        said = " ".join(await _clean_up(client))
+        assert f"Finalizers left on objects of Ray in {namespace}: KubeRay's Lease is held there." in said
+        assert f"kubectl -n {namespace} delete lease {LEASE}" in said
     finally:
         await client.delete(TimedLease, LEASE, namespace)
     assert "Finalizers taken off objects of Ray: 2." in await _clean_up(client)
@@ -85,17 +86,7 @@ async def test_an_uninstall_lets_objects_of_ray_go_and_takes_none(client: Client
 
 async def test_ray_is_not_installed_beside_a_kuberay_that_would_not_be_believed(client: Client, namespace: str) -> None:
     now = utc_now()
-    await _hold_lease(client, namespace, "operator-1_them", now)
-    await client.create(ServiceAccount, {"metadata": {"name": "operator"}}, namespace)
-    spec = {"serviceAccountName": "operator", "containers": [{"name": "main", "image": "kuberay"}]}
-    await client.create(RayPod, {"metadata": {"name": "operator-1"}, "spec": spec}, namespace)
-    rules = [{"apiGroups": ["ray.io"], "resources": ["rayclusters/status"], "verbs": ["update"]}]
-    await client.create(ClusterRole, {"metadata": {"name": namespace}, "rules": rules})
-    binding = {
-        "metadata": {"name": namespace},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": namespace},
-        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
-    }
+    binding = await _run_operator(client, namespace, now)
     try:
         # As much as a tenant can do: a holder that lives, and may write RayClusters of his own namespace.
         await client.create(RoleBinding, binding, namespace)
@@ -115,6 +106,57 @@ async def test_ray_is_not_installed_beside_a_kuberay_that_would_not_be_believed(
         await client.delete(ClusterRole, namespace)
         with suppress(NotFound):
             await client.delete(ClusterRoleBinding, namespace)
+
+
+async def test_a_lease_of_a_tenant_keeps_no_finalizers_of_others(client: Client, namespace: str) -> None:
+    """One of an operator does, wherever that may write."""
+    other = f"{namespace}-others"
+    await client.create(Namespace, {"metadata": {"name": other}})
+    held = {"metadata.finalizers": [Finalizer.JOB.value]}
+    for place in (namespace, other):
+        await client.create(AnyRayJob, changed("job-simple", held), place)
+    binding = await _run_operator(client, namespace, utc_now())
+    try:
+        await client.create(RoleBinding, binding, namespace)
+        await client.create(ClusterRoleBinding, binding)
+        everywhere = Right.of("update", "rayclusters.ray.io/status")
+        await until_async(lambda: _may(client, namespace, everywhere), saying="it may write everywhere")
+        said = " ".join(await _clean_up(client))
+        assert f"Finalizers left on objects of Ray: KubeRay's operator runs in {namespace}." in said
+        assert f"kubectl -n {namespace} delete lease {LEASE}" in said
+        assert "taken off objects of Ray" not in said
+        await client.delete(ClusterRoleBinding, namespace)
+        await until_async(lambda: _may_not(client, namespace, everywhere), saying="it is a tenant's")
+        assert "Finalizers taken off objects of Ray: 1." in await _clean_up(client)
+    finally:
+        await client.delete(TimedLease, LEASE, namespace)
+        await client.delete(ClusterRole, namespace)
+        with suppress(NotFound):
+            await client.delete(ClusterRoleBinding, namespace)
+    assert (await client.get(AnyRayJob, "simple", other)).metadata.finalizers == ()
+    assert (await client.get(AnyRayJob, "simple", namespace)).metadata.finalizers == (Finalizer.JOB.value,)
+    await client.patch(AnyRayJob, "simple", {"metadata": {"finalizers": None}}, namespace=namespace)
+    for place in (namespace, other):
+        await client.delete(AnyRayJob, "simple", place)
+
+
+async def _run_operator(client: Client, namespace: str, now: datetime) -> dict[str, object]:
+    """A pod that holds KubeRay's Lease. What is returned lets it write RayClusters, in a namespace or in all."""
+    await _hold_lease(client, namespace, "operator-1_them", now)
+    await client.create(ServiceAccount, {"metadata": {"name": "operator"}}, namespace)
+    spec = {"serviceAccountName": "operator", "containers": [{"name": "main", "image": "kuberay"}]}
+    await client.create(RayPod, {"metadata": {"name": "operator-1"}, "spec": spec}, namespace)
+    rules = [{"apiGroups": ["ray.io"], "resources": ["rayclusters/status"], "verbs": ["update"]}]
+    await client.create(ClusterRole, {"metadata": {"name": namespace}, "rules": rules})
+    return {
+        "metadata": {"name": namespace},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": namespace},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace}],
+    }
+
+
+async def _may_not(client: Client, namespace: str, right: Right) -> bool:
+    return not await _may(client, namespace, right)
 
 
 async def _may(client: Client, namespace: str, right: Right) -> bool:
@@ -145,17 +187,20 @@ async def test_an_uninstall_touches_ray_only_where_ours_looked_after_it(client: 
     for place in (namespace, other):
         await client.create(AnyRayJob, changed("job-simple", held), place)
     assert "Finalizers taken off objects of Ray: 1." in await _clean_up(client, namespace)
-    spec = {"holderIdentity": "them", "leaseDurationSeconds": 15, "renewTime": micro_time(utc_now())}
-    await client.create(TimedLease, {"metadata": {"name": LEASE}, "spec": spec}, other)
+    binding = await _run_operator(client, other, utc_now())
     try:
+        await client.create(RoleBinding, binding, namespace)
+        right = Right.of("update", "rayclusters.ray.io/status", namespace=namespace)
+        await until_async(lambda: _may(client, other, right), saying="theirs may write where ours looked after Ray")
         await client.patch(
             AnyRayJob, "simple", {"metadata": {"finalizers": [Finalizer.JOB.value]}}, namespace=namespace
         )
         kept = f"Finalizers left on objects of Ray: KubeRay's operator runs in {other}."
-        assert kept in await _clean_up(client, namespace)
+        assert kept in " ".join(await _clean_up(client, namespace))
         assert "Finalizers taken off objects of Ray: 1." in await _clean_up(client, namespace, single=True)
     finally:
         await client.delete(TimedLease, LEASE, other)
+        await client.delete(ClusterRole, other)
     assert (await client.get(AnyRayJob, "simple", other)).metadata.finalizers == (Finalizer.JOB.value,)
     assert (await client.get(AnyRayJob, "simple", namespace)).metadata.finalizers == ()
     await client.patch(AnyRayJob, "simple", {"metadata": {"finalizers": None}}, namespace=other)

@@ -145,6 +145,7 @@ REFUSED: list[tuple[str, Mapping[str, object], str]] = [
         {"spec.networkPolicy": {"workerGroups": [{"groupName": "a"}, {"groupName": "a"}]}},
         "spec.networkPolicy.workerGroups[1]: Duplicate value",
     ),
+    (CRON, {"spec.startingDeadlineSeconds": 0}, "spec.startingDeadlineSeconds: Invalid value: 0"),
     (CLUSTER, {"spec.managedBy": "me"}, '"ray.io/kuberay-operator", "kueue.x-k8s.io/multikueue"'),
     (
         JOB,

@@ -24,17 +24,12 @@ from gpu_control_plane.kube.lease_watch import TimedLease
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.kube.times import micro_time, utc_now
 from gpu_control_plane.local import Cluster
+from gpu_control_plane.migration.deployment import Deployment, ReplicaSet
+from gpu_control_plane.migration.operator_switch import SwitchError, find_operator, give_back, take_over
+from gpu_control_plane.migration.other_operator import OUR_LEASE, REPLICAS_BEFORE
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction
 from gpu_control_plane.operator.migration.desired import desired_stack
-from gpu_control_plane.operator.migration.installation import (
-    OUR_LEASE,
-    REPLICAS_BEFORE,
-    Deployment,
-    FullDaemonSet,
-    ReplicaSet,
-    read_installation,
-)
-from gpu_control_plane.operator.migration.operator_switch import SwitchError, find_operator, give_back, take_over
+from gpu_control_plane.operator.migration.installation import NVIDIA, FullDaemonSet, read_installation
 from gpu_control_plane.operator.migration.plan import plan_migration
 from gpu_control_plane.operator.migration.values import translate
 from gpu_control_plane.operator.nvidia_lease import NVIDIALeaseWatch
@@ -133,7 +128,7 @@ async def test_taking_over_scales_nvidias_operator_down_and_giving_back_scales_i
     await nvidias.start(replicas=2)
     seen: list[str] = []
     taking = asyncio.create_task(
-        take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE, progress=seen.append)
+        take_over(client, NVIDIA, await find_operator(client, NVIDIA, NAMESPACE, None), NAMESPACE, progress=seen.append)
     )
     await until(lambda: seen)
     assert await nvidias.lease() is not None, "the Lease stays as long as a pod does"
@@ -143,7 +138,7 @@ async def test_taking_over_scales_nvidias_operator_down_and_giving_back_scales_i
     assert await nvidias.lease() is None
     stopped = await nvidias.deployment()
     assert (stopped.replicas, stopped.metadata.annotations[REPLICAS_BEFORE]) == (0, "2")
-    back = await give_back(client, await find_operator(client, NAMESPACE, None))
+    back = await give_back(client, await find_operator(client, NVIDIA, NAMESPACE, None))
     woken = await nvidias.deployment()
     assert back.replicas == woken.replicas == 2
     assert REPLICAS_BEFORE not in woken.metadata.annotations
@@ -158,7 +153,9 @@ async def test_our_operator_may_write_as_soon_as_the_take_over_is_done(
     watch = NVIDIALeaseWatch(runtime, lambda namespace: namespace == nvidias.namespace)
     async with running(runtime) as process:
         await until(lambda: watch.active() or process.done())
-        taking = asyncio.create_task(take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE))
+        taking = asyncio.create_task(
+            take_over(client, NVIDIA, await find_operator(client, NVIDIA, NAMESPACE, None), NAMESPACE)
+        )
         await nvidias.end_pods()
         await taking
         await until(lambda: watch.active() is None)
@@ -169,12 +166,12 @@ async def test_a_take_over_that_was_interrupted_is_finished_by_the_next(
 ) -> None:
     await nvidias.start(replicas=3)
     with pytest.raises(SwitchError, match=nvidias.pod):
-        await take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE, timeout=0.5)
+        await take_over(client, NVIDIA, await find_operator(client, NVIDIA, NAMESPACE, None), NAMESPACE, timeout=0.5)
     assert await nvidias.lease() is not None
     await nvidias.end_pods()
-    done = await take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE)
+    done = await take_over(client, NVIDIA, await find_operator(client, NVIDIA, NAMESPACE, None), NAMESPACE)
     assert (done.replicas, done.lease_deleted) == (3, True)
-    again = await take_over(client, await find_operator(client, NAMESPACE, None), NAMESPACE)
+    again = await take_over(client, NVIDIA, await find_operator(client, NVIDIA, NAMESPACE, None), NAMESPACE)
     assert (again.replicas, again.lease_deleted) == (3, False)
 
 
@@ -182,12 +179,12 @@ async def test_an_operator_with_other_labels_is_found_by_its_lease_and_later_by_
     client: Client, nvidias: NvidiasOperator
 ) -> None:
     await nvidias.start(labels={"team": "gpu"})
-    found = await find_operator(client, NAMESPACE, None)
+    found = await find_operator(client, NVIDIA, NAMESPACE, None)
     assert (found.name, found.metadata.namespace) == ("gpu-operator", nvidias.namespace)
-    taking = asyncio.create_task(take_over(client, found, NAMESPACE))
+    taking = asyncio.create_task(take_over(client, NVIDIA, found, NAMESPACE))
     await nvidias.end_pods()
     await taking
-    assert (await find_operator(client, NAMESPACE, None)).key == found.key
+    assert (await find_operator(client, NVIDIA, NAMESPACE, None)).key == found.key
 
 
 async def test_the_lease_of_another_pod_is_left_alone(client: Client, nvidias: NvidiasOperator) -> None:
@@ -196,7 +193,7 @@ async def test_the_lease_of_another_pod_is_left_alone(client: Client, nvidias: N
     await client.create(Pod, stranger, nvidias.namespace)
     await held(client, LEASE, nvidias.namespace, "stranger_1")
     taking = asyncio.create_task(
-        take_over(client, await find_operator(client, NAMESPACE, nvidias.namespace), NAMESPACE)
+        take_over(client, NVIDIA, await find_operator(client, NVIDIA, NAMESPACE, nvidias.namespace), NAMESPACE)
     )
     await nvidias.end_pods()
     with pytest.raises(SwitchError, match="stranger holds the Lease"):
@@ -209,12 +206,12 @@ async def test_a_namespace_that_was_named_is_the_only_one_that_counts(
 ) -> None:
     await nvidias.start()
     with pytest.raises(SwitchError, match=f"not found in namespace {other_namespace}"):
-        await find_operator(client, NAMESPACE, other_namespace)
+        await find_operator(client, NVIDIA, NAMESPACE, other_namespace)
 
 
 async def test_without_it_there_is_nothing_to_take_over(client: Client, namespace: str) -> None:
     with pytest.raises(SwitchError, match="was not found"):
-        await find_operator(client, NAMESPACE, namespace)
+        await find_operator(client, NVIDIA, NAMESPACE, namespace)
 
 
 async def command(api_server: Cluster, *arguments: str) -> int:

@@ -15,7 +15,6 @@ from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.api.ray.service import RayService, RayServiceStatus
 from gpu_control_plane.kube import Client, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.conditions import find
-from gpu_control_plane.kube.crd import CustomResourceDefinition
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, NotFound
 from gpu_control_plane.kube.events import Event
 from gpu_control_plane.kube.objects import Condition, Object, controlled_by
@@ -29,6 +28,7 @@ from gpu_control_plane.ray.service import controller as services
 from gpu_control_plane.ray.service.controller import EndpointSlice
 from gpu_control_plane.ray.service.gateway import Gateway, HTTPRoute, weights
 from gpu_control_plane.ray.settings import Settings
+from integration.ray.foreign_kinds import serve
 from integration.ray.pod_life import PodLife
 from integration.running import running
 from ray_dashboard import FakeDashboard
@@ -247,40 +247,7 @@ class ServiceEnv:
 
     async def add_gateway_api(self) -> None:
         """The CRDs of the Gateway API, as far as they are used."""
-        for kind in (Gateway, HTTPRoute):
-            resource = kind.resource
-            schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-            body = {
-                "metadata": {
-                    "name": resource.qualified_name,
-                    "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-                },
-                "spec": {
-                    "group": resource.group,
-                    "scope": "Namespaced",
-                    "names": {"kind": resource.kind, "plural": resource.plural},
-                    "versions": [
-                        {
-                            "name": resource.version,
-                            "served": True,
-                            "storage": True,
-                            "schema": {"openAPIV3Schema": schema},
-                            "subresources": {"status": {}},
-                        }
-                    ],
-                },
-            }
-            with suppress(AlreadyExists):
-                await self.client.create(CustomResourceDefinition, body)
-
-            async def is_served(kind: type[Object] = kind) -> bool:
-                try:
-                    await self.client.list(kind)
-                except NotFound:
-                    return False
-                return True
-
-            await until_async(is_served, within=10)
+        await serve(self.client, Gateway, HTTPRoute)
 
     async def accept_gateway(self) -> None:
         """The Gateway's controller finds all in order."""
@@ -370,11 +337,12 @@ def _template(image: str, limits: Mapping[str, int] | None = None) -> Json:
 
 
 @asynccontextmanager
-async def service_env(client: Client, namespace: str) -> AsyncIterator[ServiceEnv]:
+async def service_env(client: Client, namespace: str, dashboards: int = _DASHBOARDS) -> AsyncIterator[ServiceEnv]:
+    """`dashboards` is how many clusters there may be."""
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(FaultProxy.before(client.config))
-        dashboards = [await stack.enter_async_context(Serve()) for _ in range(_DASHBOARDS)]
-        env = ServiceEnv(client, namespace, proxy, dashboards)
+        servers = [await stack.enter_async_context(Serve()) for _ in range(dashboards)]
+        env = ServiceEnv(client, namespace, proxy, servers)
         await stack.enter_async_context(running(env.life.pods.runtime))
         await stack.enter_async_context(running(env.life.runtime))
         await stack.enter_async_context(running(env.cluster_runtime()))

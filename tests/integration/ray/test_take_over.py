@@ -14,8 +14,8 @@ from gpu_control_plane.api.ray.names import LEASE, Annotation
 from gpu_control_plane.kube import Client
 from gpu_control_plane.kube.errors import AlreadyExists, NotFound
 from gpu_control_plane.kube.lease_watch import TimedLease
-from gpu_control_plane.operator.migration.installation import ConfigMap, Deployment, ReplicaSet
-from gpu_control_plane.operator.migration.operator_switch import find_operator, give_back, take_over
+from gpu_control_plane.migration.deployment import ConfigMap, Deployment, ReplicaSet
+from gpu_control_plane.migration.operator_switch import find_operator, give_back, take_over
 from gpu_control_plane.ray.options import OPERATOR_VERSION
 from gpu_control_plane.ray.owned import RayPod
 from integration.conftest import Namespace
@@ -57,7 +57,7 @@ async def test_no_pod_of_ray_goes_when_our_operator_takes_over(
     await client.patch(RayPod, head.name, {"metadata": {"annotations": marks}}, namespace=ray.namespace)
     await kuberay.begin()
     await ray.start_operator()
-    await until_async(lambda: ray.says("OtherOperatorActive", "True"), saying="it looks on")
+    await until_async(lambda: ray.says("OtherOperatorActive", "True"), saying="it writes nothing")
 
     found = await read_ray(client, OURS)
     planned = plan_ray_migration(found)
@@ -67,8 +67,8 @@ async def test_no_pod_of_ray_goes_when_our_operator_takes_over(
     assert planned.holder is not None
 
     before = await ray.pods()
-    operator = await find_operator(client, OURS, None, what=KUBERAY)
-    taking = asyncio.create_task(take_over(client, operator, OURS, what=KUBERAY))
+    operator = await find_operator(client, KUBERAY, OURS, None)
+    taking = asyncio.create_task(take_over(client, KUBERAY, operator, OURS))
     await kuberay.end_pods()
     done = await taking
     assert (done.replicas, done.lease_deleted, done.other_holder) == (1, True, None)
@@ -83,7 +83,7 @@ async def test_no_pod_of_ray_goes_when_our_operator_takes_over(
     await until_async(noted, saying="the head is noted to be ours")
     await ray.quiet()
     assert {pod.metadata.uid for pod in await ray.pods()} == {pod.metadata.uid for pod in before}
-    back = await give_back(client, await find_operator(client, OURS, None, what=KUBERAY))
+    back = await give_back(client, await find_operator(client, KUBERAY, OURS, None))
     assert back.replicas == 1
 
 

@@ -137,14 +137,18 @@ def test_a_file_may_hold_several_pools_also_as_a_list() -> None:
     ("text", "sentence"),
     [
         ("", "pool.yaml has no GPUPool in it."),
-        ("a: [", "pool.yaml is no YAML, line 1."),
+        ("a: [", "pool.yaml: This is no YAML: "),
+        (b"\xff\xfea", "pool.yaml: This is no text in UTF-8, line 1"),
+        ("[" * 300_000 + "]" * 300_000, "pool.yaml: Line 1: this is nested more than 100 levels deep."),
+        ("a: 1", "pool.yaml has something that has no kind in it: only GPUPools of"),
+        ("kind: GPUPool", "pool.yaml has a GPUPool of no apiVersion in it: only GPUPools of"),
         ("- 1", "pool.yaml has something in it that is no object."),
         (yaml.safe_dump({"apiVersion": "v1", "kind": "Pod"}), "pool.yaml has a Pod of v1 in it: only GPUPools of"),
         (yaml.safe_dump({**POOL, "metadata": {}}), "pool.yaml: a GPUPool has no metadata.name."),
         (yaml.safe_dump({**POOL, "spec": {"quotas": 3}}), "pool.yaml: the GPUPool does not fit its schema: Expected"),
     ],
 )
-def test_a_file_that_is_no_pool_is_one_sentence(text: str, sentence: str) -> None:
+def test_a_file_that_is_no_pool_is_one_sentence(text: str | bytes, sentence: str) -> None:
     with pytest.raises(NotAPool) as raised:
         read_pools(text, "pool.yaml")
     assert str(raised.value).startswith(sentence)

@@ -18,7 +18,7 @@ from gpu_control_plane.actions.ray_migration.plan import RayMigrationPlan, plan_
 from gpu_control_plane.actions.ray_migration.verify import compare
 from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.kube.objects import controlled_by
-from gpu_control_plane.operator.migration.installation import Deployment
+from gpu_control_plane.migration.deployment import Deployment
 from gpu_control_plane.ray.owned import RayPod
 from unit.ray.waiting.builders import NAMESPACE, NOON, cluster, job, service, worker
 

@@ -1,6 +1,6 @@
 """Small clusters for backups: nodes with two cards each, decisions about them, and what becomes of a restore."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -10,7 +10,7 @@ from gpu_control_plane.api.gpuapproval import ApprovalSpec, GPUApproval
 from gpu_control_plane.api.gpudevice import GPUDevice
 from gpu_control_plane.api.gpupool import GPUPool, PoolSpec
 from gpu_control_plane.api.names import Annotation, Label
-from gpu_control_plane.api.node import Node
+from gpu_control_plane.api.node import Node, NodeFlag, NodeStatus
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.backup.collect import Decisions
 from gpu_control_plane.backup.restore import Kind, RestorePlan
@@ -66,15 +66,31 @@ def policy(**spec: object) -> StoredClusterPolicy:
     return StoredClusterPolicy(metadata=ObjectMeta(name="cluster-policy", resource_version="1"), spec=raw)
 
 
+def approval(name: str, place: Place, decided: Decided, uuid: str | None = None) -> GPUApproval:
+    """A GPUApproval as somebody has written it by hand."""
+    bare = examples.approval(*place).spec
+    spec = msgspec.structs.replace(
+        bare, uuid=uuid or uuid_of(place), pool=decided.pool, hold=decided.hold, ignore=decided.ignore
+    )
+    return GPUApproval(metadata=ObjectMeta(name=name, resource_version="1"), spec=spec)
+
+
 def cluster(
-    cards: Iterable[GPUDevice] = (), pools: Iterable[GPUPool] = (), approvals: Iterable[GPUApproval] = ()
+    cards: Iterable[GPUDevice] = (),
+    pools: Iterable[GPUPool] = (),
+    approvals: Iterable[GPUApproval] = (),
+    ready: Collection[str] = (),
 ) -> Decisions:
     found = {each.name: each for each in cards}
     nodes = {each.spec.node_name for each in found.values()}
+    statuses = {
+        name: NodeStatus(conditions=(NodeFlag(type="Ready", status="True" if name in ready else "False"),))
+        for name in nodes
+    }
     fleet = Fleet(
         cards=found,
         pools={each.name: each for each in pools},
-        nodes={name: Node(metadata=ObjectMeta(name=name)) for name in nodes},
+        nodes={name: Node(metadata=ObjectMeta(name=name), status=status) for name, status in statuses.items()},
     )
     return Decisions(fleet=fleet, approvals=tuple(approvals))
 

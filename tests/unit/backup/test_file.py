@@ -71,7 +71,11 @@ def saved(**changes: object) -> dict[str, object]:
     [
         ("", "is no backup"),
         ("- 1", "is no backup"),
-        ("a: b: c", "is no YAML, line 1"),
+        ("a: b: c", "This is no YAML: mapping values are not allowed in this context in line 1, column 5"),
+        ("a: b", "is no backup: it has no kind"),
+        (b"\xff\xfea", "This is no text in UTF-8, line 1"),
+        ("[" * 300_000 + "]" * 300_000, "nested more than 100 levels deep"),
+        (write_backup(BACKUP) + "---\n" + write_backup(BACKUP), "There are 2 documents, and one is expected"),
         (edited(kind="GPUPool"), "its kind is 'GPUPool'"),
         (edited(version=2), "has the version 2, and this kubectl gpu reads 1"),
         (edited(colour="red"), "unknown field `colour`"),
@@ -89,7 +93,7 @@ def saved(**changes: object) -> dict[str, object]:
         (edited(createdAt="yesterday"), "does not fit"),
     ],
 )
-def test_bad_input_gets_a_sentence(text: str, sentence: str) -> None:
+def test_bad_input_gets_a_sentence(text: str | bytes, sentence: str) -> None:
     with pytest.raises(InvalidBackup) as refused:
         read_backup(text, "gpus.yaml")
     assert sentence in str(refused.value)

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from gpu_control_plane.api import examples
 from gpu_control_plane.api.gpupool import MaintenanceStrategy, PoolMaintenance, PoolSpec
 from gpu_control_plane.api.names import Annotation
-from gpu_control_plane.backup.carry_out import merge_patch
 from gpu_control_plane.backup.collect import Decisions, backup_of
 from gpu_control_plane.backup.file import Backup
 from gpu_control_plane.backup.restore import RestorePlan, plan_restore
-from unit.backup.clusters import NODES, NOTHING, POOLS, Decided, Place, card, cluster, pool, restored, uuid_of
+from unit.backup.clusters import NODES, NOTHING, POOLS, Decided, Place, approval, card, cluster, pool, restored, uuid_of
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 PLACES: list[Place] = [(node, index) for node in NODES for index in range(2)]
@@ -132,41 +131,37 @@ def test_an_approval_that_is_pending_is_not_written_again() -> None:
     assert plan(before, other, overwrite=True).awaited[0].before is not None
 
 
+def test_a_card_that_somebody_approved_under_another_name_is_not_approved_twice() -> None:
+    training, inference = Decided(pool="training"), Decided(pool="inference")
+    before = saved(cluster([card(ONE, training)]))
+    same = plan(before, cluster(approvals=[approval("my-card", ONE, training)]))
+    assert (written(same), same.cards.unchanged) == ([], ("GPUApproval my-card",))
+    found = cluster(approvals=[approval("my-card", ONE, inference)])
+    assert [each.name for each in plan(before, found).cards.refusals] == ["GPUApproval my-card"]
+    (write,) = plan(before, found, overwrite=True).awaited
+    assert (write.name, write.spec["pool"], write.resource_version) == ("my-card", "training", "1")
+    slot = cluster(approvals=[approval("my-card", ONE, training, "GPU-other")])
+    assert plan(before, slot, overwrite=True).awaited[0].name == "my-card"
+
+
+def test_approvals_that_cannot_be_replaced_are_named_with_the_way_out() -> None:
+    before = saved(cluster([card(ONE, Decided(pool="training"))]))
+    elsewhere = approval("my-card", ("worker-7", 0), Decided(pool="training"), uuid_of(ONE))
+    two = [approval("a", ONE, Decided(pool="training")), approval("b", ONE, Decided(pool="inference"))]
+    for approvals, name in (([elsewhere], "my-card"), (two, "b")):
+        made = plan(before, cluster(approvals=approvals), overwrite=True)
+        assert written(made) == []
+        assert f"`kubectl delete gpuapproval {name}`" in made.cards.refusals[0].sentence
+
+
+def test_of_two_nodes_with_a_card_the_one_that_answers_counts() -> None:
+    before = saved(cluster([card(ONE, Decided(pool="training"))]))
+    for nodes in ([ONE, ("worker-7", 0)], [("worker-7", 0), ONE]):
+        both = cluster([card(place, uuid=uuid_of(ONE)) for place in nodes], ready={"worker-1"})
+        assert written(plan(before, both)) == [card(ONE).name]
+
+
 def test_a_dry_run_says_where_cards_end() -> None:
     before = saved(cluster([card(ONE, Decided(pool="training"))], [pool("training")]))
     (change,) = plan(before, cluster([card(ONE, NOTHING)])).cards.cards
     assert (change.card, change.before) == (card(ONE).name, None)
-
-
-json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
-    max_leaves=6,
-).filter(lambda value: value is not None)
-documents = st.dictionaries(st.text(max_size=2), json, max_size=4)
-
-
-@given(documents, documents)
-def test_a_merge_patch_leads_from_one_spec_to_the_other(before: dict[str, object], after: dict[str, object]) -> None:
-    def without_nulls(item: object) -> object:
-        """The API server keeps no nulls."""
-        if isinstance(item, dict):
-            return {key: without_nulls(value) for key, value in item.items() if value is not None}
-        return item
-
-    def merged(target: object, patch: object) -> object:
-        """As RFC 7386 has it."""
-        if not isinstance(patch, dict):
-            return patch
-        result = dict(target) if isinstance(target, dict) else {}
-        for key, value in patch.items():
-            if value is None:
-                result.pop(key, None)
-            else:
-                result[key] = merged(result.get(key), value)
-        return result
-
-    first, second = without_nulls(before), without_nulls(after)
-    assert isinstance(first, dict)
-    assert isinstance(second, dict)
-    assert merged(first, merge_patch(first, second)) == second

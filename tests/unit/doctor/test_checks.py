@@ -18,6 +18,7 @@ from unit.doctor.clusters import (
     POOL,
     RESOURCE,
     Cluster,
+    Item,
     Spoil,
     added,
     ago,
@@ -326,6 +327,36 @@ def test_an_event_about_what_cannot_exist_is_not_believed(name: str) -> None:
     assert examined(added(Source.REFUSALS, forged)).findings == ()
 
 
+MANAGED = {"key": "team/gpus", "operator": "In", "values": ["true"]}
+ONLY_MANAGED = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [MANAGED]}],
+        }
+    }
+}
+TAINT = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("placement", "node", "missing"),
+    [
+        ({"affinity": ONLY_MANAGED}, {}, False),
+        ({"affinity": ONLY_MANAGED}, {"metadata": {"labels": {"team/gpus": "true"}}}, True),
+        ({"nodeSelector": {"pool": "gpu"}}, {}, False),
+        ({"nodeSelector": {"pool": "gpu"}}, {"metadata": {"labels": {"pool": "gpu"}}}, True),
+        ({}, {"spec": {"taints": [TAINT]}}, False),
+        ({"tolerations": [{"operator": "Exists"}]}, {"spec": {"taints": [TAINT]}}, True),
+        ({}, {"spec": {"taints": [{"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}]}}, True),
+    ],
+)
+def test_an_agent_is_missed_where_its_daemonset_would_place_it(placement: Item, node: Item, missing: bool) -> None:
+    """Whichever label the values name, and whether or not nodes are managed without it."""
+    template = changed(Source.DAEMONSETS, {"spec": {"template": {"spec": placement}}})
+    spoilt = examined(template, changed(Source.NODES, node), removed(Source.PODS, 1), removed(Source.STATES))
+    assert ("agent-missing" in {finding.check for finding in spoilt.findings}) is missing
+
+
 def test_refusals_of_agents_do_not_count_once_they_are_there() -> None:
     cluster = healthy()
     agent = cluster[Source.PODS][1]
@@ -418,15 +449,37 @@ def test_only_a_failed_pod_that_was_replaced_is_deleted_by_itself() -> None:
 def test_a_policy_of_a_chart_is_left_to_the_chart() -> None:
     def by_chart(cluster: Cluster) -> None:
         for each in cluster[Source.POLICIES]:
-            each["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+            labels = {"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "gpu"}
+            each["metadata"]["labels"] = labels
         del cluster[Source.POLICIES][0]
 
     (finding,) = (each for each in examined(by_chart).findings if each.check == "policy-missing")
     assert finding.mend is None
-    assert finding.fix.startswith("helm upgrade")
+    assert finding.fix.startswith(f"helm upgrade gpu CHART -n {NAMESPACE} --reset-then-reuse-values")
+
+
+def test_an_upgrade_is_named_by_the_release_of_the_objects() -> None:
+    """A release has any name, and a value that the new chart has, and the old one had not, is not lost."""
+    refused = refused_agent("insufficient quota to match these scopes: [{PriorityClass In [system-node-critical]}]")
+    labelled = changed(Source.DAEMONSETS, {"metadata": {"labels": {"app.kubernetes.io/instance": "cards"}}})
+    (finding,) = (each for each in examined(refused, labelled).findings if each.check == "agent-refused")
+    assert "helm upgrade cards CHART" in finding.fix
+    assert "--reset-then-reuse-values --set priorityClasses.create=true" in finding.fix
 
 
 def test_the_command_of_a_message_is_the_fix() -> None:
     (finding,) = examined(node_says("DriverMissing", "True", "DriverNotFound", "No driver: `kubectl logs x`.")).findings
     assert finding.fix == "kubectl logs x"
     assert finding.evidence.object == f"GPUNodeState/{NODE}"
+
+
+def test_a_job_that_ray_has_lost_is_no_fault_of_its_dashboard() -> None:
+    lost = {"reason": "JobLost", "jobStatusCheckFailureStartTime": ago(minutes=1)}
+    assert examined(changed(Source.RAY_JOBS, {"status": lost})).findings == ()
+
+
+def test_a_service_that_answers_although_its_spec_is_wrong_is_not_said_to_be_silent() -> None:
+    invalid = condition("Ready", "False", "ValidationFailed", message="spec.x: it is wrong.")
+    status = {"conditions": [invalid], "numServeEndpoints": 2}
+    (found,) = examined(changed(Source.RAY_SERVICES, {"status": status})).findings
+    assert found.sentence == "It goes on as it was, since its spec cannot be carried out: spec.x: it is wrong."

@@ -11,7 +11,7 @@ from gpu_control_plane.cli.main import commands
 from gpu_control_plane.gitops import applications
 from gpu_control_plane.gitops.applications import NFD_VERSION, Source
 from gpu_control_plane.gitops.kuberay import ROWS, mapping_table, refused_keys, translate
-from gpu_control_plane.gitops.refusals import Refused
+from gpu_control_plane.gitops.refusals import UnsupportedKeys
 from gpu_control_plane.gitops.render import Inputs, ValuesFile, render
 from gpu_control_plane.local.versions import NFD
 from gpu_control_plane.operator.migration.values import BadValues
@@ -88,7 +88,7 @@ def test_without_upstream_values_there_is_our_agent_alone() -> None:
 
 def test_keys_without_effect_are_refused_by_name_and_all_at_once() -> None:
     operator = {"drivr": {"enabled": True}, "extraObjects": [{"kind": "ConfigMap"}], "driver": {"colour": "green"}}
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(UnsupportedKeys) as refused:
         rendered(gpu_operator=operator, kuberay={"watchNamespaces": ["a"]})
     named = {(key.file, key.key) for key in refused.value.keys}
     ours = {("gpu_operator.yaml", key) for key in ("drivr", "extraObjects", "driver.colour")}
@@ -222,7 +222,7 @@ def test_kuberays_own_operator_may_be_kept() -> None:
     assert values_of(made["kuberay-operator"]) == given
     assert made["kuberay-operator"]["spec"]["source"]["chart"] == "kuberay-operator"
     assert values_of(made["gpu-control-plane"])["ray"] == {"enabled": False}
-    with pytest.raises(Refused, match="watchNamespaces: Neither chart has such a value"):
+    with pytest.raises(UnsupportedKeys, match="watchNamespaces: Neither chart has such a value"):
         rendered(kuberay={"watchNamespaces": ["a"]}, keep_kuberay=True)
 
 

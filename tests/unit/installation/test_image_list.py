@@ -126,12 +126,16 @@ def test_the_command_prints_names_for_scripts(tmp_path: Path, capsys: pytest.Cap
         ("", "ubuntu24.04", 1, "holds no manifests. Give the output of `helm template`"),
         ("agent: {}", "ubuntu24.04", 1, "holds no manifests"),
         ("{", "ubuntu24.04", 1, "is no YAML"),
+        (b"\xff\xfek\x00", "ubuntu24.04", 1, "no text in UTF-8"),
+        ("[" * 300_000 + "]" * 300_000, "ubuntu24.04", 1, "nested more than 100 levels deep"),
         ("kind: Pod", "Ubuntu", 2, "'Ubuntu' is no name and version, such as ubuntu24.04"),
     ],
 )
-def test_the_command_says_what_it_needs(tmp_path: Path, text: str, system: str, code: int, sentence: str) -> None:
+def test_the_command_says_what_it_needs(
+    tmp_path: Path, text: str | bytes, system: str, code: int, sentence: str
+) -> None:
     file = tmp_path / "manifests.yaml"
-    file.write_text(text)
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         assert run(["images", str(file), "--os", system]) == code

@@ -48,6 +48,8 @@ def plugin(**fields: object) -> dict[str, object]:
 
 CASES: dict[str, tuple[object, str]] = {
     "bad YAML": ("a: b\n  c: [", "config is not YAML: .*line 2.* Correct it"),
+    "nested YAML": ("[" * 300_000 + "]" * 300_000, "nested more than 100 levels deep. Correct it"),
+    "nested JSON": ('{"a":' * 300_000 + "1" + "}" * 300_000, "nested more than 100 levels deep. Correct it"),
     "binary": ("a\x00b", "is not YAML but something binary"),
     "not a mapping": ("- a\n- b\n", "has a wrong field: Expected `object`, got `array`"),
     "wrong type": (cluster(proxy_url=5), r"wrong field: Expected `str \| null`, got `int` - at `\$.clusters"),

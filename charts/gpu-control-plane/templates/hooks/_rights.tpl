@@ -98,6 +98,13 @@
   resources: [leases]
   resourceNames: [ray-operator-leader]
   verbs: [list]
+# Anybody may write such a Lease where he may write anything: what counts is what the pod that holds it may do.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
 - apiGroups: [ray.io]
   resources: [rayclusters, rayjobs, rayservices, raycronjobs]
   verbs: [list, patch]

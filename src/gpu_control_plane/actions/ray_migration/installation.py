@@ -19,14 +19,13 @@ from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.operator.migration.installation import (
-    ConfigMap,
-    Deployment,
+from gpu_control_plane.migration.deployment import ConfigMap, Deployment, our_deployment
+from gpu_control_plane.migration.other_operator import (
     OtherOperator,
-    believed,
     current_holder,
     operator_deployments,
     our_lease,
+    trusted_leases,
 )
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.options_from import DOMAIN, DURATIONS, SWITCHES, PodDefaults
@@ -40,7 +39,6 @@ KUBERAY: Final = OtherOperator(
     labels=("app.kubernetes.io/name=kuberay-operator", "app.kubernetes.io/component=kuberay-operator"),
     usual=KUBERAY_NAMESPACES,
 )
-_CONTROLLER: Final = "gpu-control-plane-controller"
 _TIMINGS: Final = "ray"
 """The group of waiting times that the option `--timing` sets for Ray."""
 _POD_DEFAULTS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(PodDefaults))
@@ -113,7 +111,7 @@ async def read_ray(
         _release(client, own_namespace),
     )
     trusted = release.trusted if release is not None else KUBERAY.trusted(own_namespace)
-    theirs = believed(leases, trusted, {namespace or ""})
+    theirs = trusted_leases(leases, trusted, {namespace or ""})
     clusters, jobs, services, cron_jobs, pods, deployments = await asyncio.gather(
         _all(client, RayCluster),
         _all(client, RayJob),
@@ -190,10 +188,8 @@ def _flags(deployment: Deployment) -> Configuration:
 
 
 async def _release(client: Client, own_namespace: str) -> OurRelease | None:
-    try:
-        return our_release(await client.get(Deployment, _CONTROLLER, own_namespace), own_namespace)
-    except NotFound:
-        return None
+    held = await our_deployment(client, own_namespace)
+    return our_release(held, own_namespace) if held is not None else None
 
 
 async def _configurations(client: Client, deployments: Iterable[Deployment]) -> dict[Key, Configuration | None]:

@@ -15,7 +15,7 @@ from gpu_control_plane.api.ray.names import LEASE, MANAGED_BY_MULTIKUEUE
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.kube.sentences import counted
-from gpu_control_plane.operator.migration.installation import Deployment
+from gpu_control_plane.migration.deployment import Deployment
 from gpu_control_plane.ray.cluster.manifests.hashes import recreate_hash
 from gpu_control_plane.ray.cluster.pod_plan import PodPlan, PodSnapshot, plan_pods
 from gpu_control_plane.ray.cluster.worker_groups import Why

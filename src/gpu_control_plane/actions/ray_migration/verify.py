@@ -61,7 +61,7 @@ async def _has_begun(client: Client, progress: Callable[[str], None], timeout: f
         async with asyncio.timeout(timeout):
             for cache in caches:
                 await cache.synced()
-            while waiting := [item for cache in caches for item in cache if _looks_on(item)]:
+            while waiting := [item for cache in caches for item in cache if _says_other_operator_active(item)]:
                 progress(f"{len(waiting)} still say that KubeRay's operator is active")
                 changed.clear()
                 await changed.wait()
@@ -74,7 +74,7 @@ async def _has_begun(client: Client, progress: Callable[[str], None], timeout: f
     return True
 
 
-def _looks_on(item: Object) -> bool:
+def _says_other_operator_active(item: Object) -> bool:
     conditions = item.status.conditions  # type: ignore[attr-defined]  # both kinds have them
     return not item.deleting and is_true(conditions, ClusterCondition.OTHER_OPERATOR_ACTIVE)
 

@@ -277,7 +277,7 @@ class ClusterCondition(OpenEnum):
     VALID = "Valid", "The spec can be carried out. Ours; KubeRay has only an Event."
     WORKERS_READY = "WorkersReady", "As many workers are ready as are asked for. Ours."
     CAPACITY = "CapacitySufficient", "Pools could serve every group, if all their cards were free. Ours."
-    OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "KubeRay's operator is active, and this one only looks on. Ours."
+    OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "This operator writes nothing while KubeRay's is active. Ours."
 
 
 class HeadInfo(RayPart, frozen=True, kw_only=True):

@@ -30,7 +30,11 @@ class RayCronJobSpec(RayPart, frozen=True, kw_only=True):
         ConcurrencyPolicy, about("What happens when the one before still runs. Ours.", default=True)
     ] = ConcurrencyPolicy.ALLOW
     starting_deadline_seconds: Annotated[
-        int | None, about("How late a RayJob may be made; any time if absent. Ours.", minimum=0)
+        int | None,
+        about(
+            "How late, in seconds, a RayJob may be made; any time if absent. Less than 10 might make none. Ours.",
+            minimum=10,
+        ),
     ] = None
     successful_jobs_history_limit: Annotated[
         int | None, about("How many RayJobs that succeeded are kept. Ours.", filled_in=3, minimum=0)

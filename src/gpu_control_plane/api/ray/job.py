@@ -149,7 +149,7 @@ class JobDeploymentStatus(OpenEnum):
 
 
 class JobFailedReason(OpenEnum):
-    """Why a RayJob has failed."""
+    """Why a RayJob has failed, or does not go on."""
 
     SUBMISSION_FAILED = "SubmissionFailed", "it could not be submitted."
     APP_FAILED = "AppFailed", "the command failed."
@@ -161,6 +161,7 @@ class JobFailedReason(OpenEnum):
     )
     STATUS_CHECK_TIMEOUT = "JobStatusCheckTimeoutExceeded", "Ray's dashboard did not answer for too long."
     VALIDATION_FAILED = "ValidationFailed", "the spec cannot be carried out."
+    LOST = "JobLost", "Ray no longer knows it, and a person is to submit it again. Ours."
 
 
 class RayJobInfo(RayPart, frozen=True, kw_only=True):
@@ -180,7 +181,7 @@ class RayJobStatus(RayPart, frozen=True, kw_only=True):
     job_deployment_status: Annotated[JobDeploymentStatus, about("Where it stands.", closed=False)] = (
         JobDeploymentStatus.NEW
     )
-    reason: Annotated[str, about("Why it has failed.")] = ""
+    reason: Annotated[str, about("Why it has failed, or does not go on.")] = ""
     message: Annotated[str, about("The same in a sentence.")] = ""
     start_time: Annotated[datetime | None, about("When this try began.")] = None
     end_time: Annotated[datetime | None, about("When it ended.")] = None
@@ -189,7 +190,7 @@ class RayJobStatus(RayPart, frozen=True, kw_only=True):
     ray_job_info: Annotated[RayJobInfo | None, about("What Ray says of the job's times.")] = None
     ray_cluster_status: Annotated[RayClusterStatus | None, about("How its cluster stands.")] = None
     job_status_check_failure_start_time: Annotated[
-        datetime | None, about("Since when the dashboard has not answered.")
+        datetime | None, about("Since when the dashboard has not answered, or Ray has lost the job.")
     ] = None
     observed_generation: Annotated[int, about("Generation of the spec that this answers.")] = 0
 

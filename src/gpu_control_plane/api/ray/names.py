@@ -88,7 +88,10 @@ class Finalizer(OpenEnum):
 
     REDIS_CLEANUP = f"{GROUP}/gcs-ft-redis-cleanup-finalizer", "Keeps a RayCluster until its keys in Redis are gone."
     JOB = f"{GROUP}/rayjob-finalizer", "Keeps a RayJob until its job in Ray has been told to stop."
-    SERVICE = f"{GROUP}/rayservice-finalizer", "Keeps a RayService until its metrics and clusters are let go."
+    SERVICE = (
+        f"{GROUP}/rayservice-finalizer",
+        "KubeRay's, on a RayService. This operator takes it off a RayService that goes, and adds none.",
+    )
 
 
 class NodeType(OpenEnum):

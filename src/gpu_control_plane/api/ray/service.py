@@ -92,7 +92,7 @@ class ServiceCondition(OpenEnum):
     SUSPENDING = "Suspending", "Its clusters are being deleted."
     SUSPENDED = "Suspended", "It has no cluster, as asked for."
     UP_TO_DATE = "ClusterUpToDate", "The cluster that answers is as the spec says. Ours."
-    OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "KubeRay's operator is active, and this one only looks on. Ours."
+    OTHER_OPERATOR_ACTIVE = "OtherOperatorActive", "This operator writes nothing while KubeRay's is active. Ours."
 
 
 class RayServiceStatus(RayPart, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Whether our own programs and what they rely on in the API server are there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -26,6 +26,7 @@ LEASE: Final = "gpu-control-plane"
 """By which replicas of the controller agree on a leader."""
 CONTROLLER: Final = "gpu-control-plane-controller"
 HELM: Final = "app.kubernetes.io/managed-by"
+INSTANCE: Final = "app.kubernetes.io/instance"
 
 _ABSENT: Final = "absent"
 _INSTALL_CRDS: Final = "python -m gpu_control_plane.installation.crds"
@@ -33,9 +34,12 @@ _EXPIRES_SOON: Final = timedelta(days=3)
 _SERVICE_NAME: Final = "kubernetes.io/service-name"
 
 
-def upgrade(namespace: str) -> str:
-    """The command that brings everything as the chart has it."""
-    return f"helm upgrade gpu-control-plane gpu-control-plane -n {namespace} --reuse-values"
+def upgrade(namespace: str, ours: Iterable[Object], more: str = "") -> str:
+    """The command that brings everything as the chart has it; objects of `ours` say which release that is."""
+    names = (each.metadata.labels.get(INSTANCE) for each in ours)
+    release = next(filter(None, names), "RELEASE")
+    command = f"helm upgrade {release} CHART -n {namespace} --reset-then-reuse-values{more}"
+    return f"{command}  # CHART: where the release was installed from"
 
 
 def _logs(namespace: str, component: str) -> str:
@@ -173,7 +177,7 @@ def webhook_missing(snapshot: Snapshot) -> Iterator[Found]:
             about=f"{kind} {WEBHOOKS}",
             sentence="It is missing while its twin is there: mistakes are not refused when they are made.",
             evidence=Evidence(f"{kind}/{WEBHOOKS}", "metadata", _ABSENT),
-            fix=upgrade(snapshot.namespace),
+            fix=upgrade(snapshot.namespace, snapshot.webhooks),
         )
 
 
@@ -257,7 +261,7 @@ def policy_missing(snapshot: Snapshot) -> Iterator[Found]:
             about=f"{kind} {name}",
             sentence=f"It is missing, so {'nobody is warned' if only_warns else 'what it refuses is let in'}.",
             evidence=Evidence(f"{kind}/{name}", "metadata", _ABSENT),
-            fix=upgrade(snapshot.namespace) if by_chart else "kubectl gpu doctor --only policy-missing --fix",
+            fix=upgrade(snapshot.namespace, there) if by_chart else "kubectl gpu doctor --only policy-missing --fix",
             mend=None if by_chart else Mend(MendKind.RESTORE_POLICY, Key(name)),
             severity=Severity.WARNING if only_warns else None,
         )
@@ -284,7 +288,7 @@ def policy_not_enforced(snapshot: Snapshot) -> Iterator[Found]:
                 evidence=Evidence(
                     reference(binding), "spec.validationActions", f"{', '.join(acts)} ({binding.spec.policy_name})"
                 ),
-                fix=upgrade(snapshot.namespace),
+                fix=upgrade(snapshot.namespace, snapshot.bindings),
                 severity=Severity.WARNING if _warns_only(binding.name, snapshot.namespace) else None,
             )
 

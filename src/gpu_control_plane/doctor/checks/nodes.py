@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterator
 from typing import Final
 
+import msgspec
+
 from gpu_control_plane.api.gpunodestate import GPUNodeState, ObservedReport, ProblemReason, StepResult
 from gpu_control_plane.api.names import GPU_LABELS, GROUP, Label, NodeCondition, Reason
 from gpu_control_plane.api.nodefeature import feature_name
@@ -26,19 +28,25 @@ from gpu_control_plane.kube.lease_watch import active_holder, observe
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.kube.sentences import counted
-from gpu_control_plane.rules.managed_nodes import ManagedNodes, has_gpu_label
+from gpu_control_plane.pools.explain.node_fit import placement_misfit
+from gpu_control_plane.rules.managed_nodes import has_gpu_label
 from gpu_control_plane.rules.node_readiness import REQUIRED_CHECKS
 from gpu_control_plane.rules.trusted_namespaces import TrustedNamespaces
 
 AGENTS: Final = "gpu-control-plane-agent"
 
 _DRIVER_NAME: Final = f"{GROUP}/driver.name"
-_MANAGED: Final = ManagedNodes()
 _AGENT_REASONS: Final = frozenset({Reason.AGENT_NOT_READY})
 
 
 def _explain(node: str) -> str:
     return f"kubectl gpu explain node {node}"
+
+
+def _in_order(node: CheckedNode) -> CheckedNode:
+    """The node without the taints by which Kubernetes says how it is: pods of DaemonSets tolerate them."""
+    taints = tuple(each for each in node.spec.taints if not each.key.startswith("node.kubernetes.io/"))
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=taints))
 
 
 def _agents(snapshot: Snapshot) -> dict[str, Pod]:
@@ -72,22 +80,20 @@ def no_gpu_node(snapshot: Snapshot) -> Iterator[Found]:
     Group.NODES,
     Severity.WARNING,
     Source.NODES,
-    Source.STATES,
     Source.PODS,
     Source.DAEMONSETS,
     settles=True,
 )
 def agent_missing(snapshot: Snapshot) -> Iterator[Found]:
-    """Where agents are no pods, as simulated ones are not, there is no DaemonSet and nothing to miss."""
-    if not any(daemonset.name == AGENTS for daemonset in snapshot.daemonsets):
+    """The DaemonSet says for which nodes agents are, however the values have it. Where agents are no pods, as simulated
+    ones are not, there is none and nothing to miss."""
+    daemonset = next((each for each in snapshot.daemonsets if each.name == AGENTS), None)
+    if daemonset is None:
         return
-    agents = _agents(snapshot)
-    states = {state.name: state for state in snapshot.states}
+    agents, spec = _agents(snapshot), daemonset.spec.template.spec
     for node in snapshot.nodes:
         labels = node.metadata.labels
-        if node.name in agents or not has_gpu_label(labels) or not _MANAGED.include(labels):
-            continue
-        if _unmanaged(states.get(node.name)):
+        if node.name in agents or not has_gpu_label(labels) or placement_misfit(spec, _in_order(node)) is not None:
             continue
         label = next(each for each in GPU_LABELS if labels.get(each) == "true")
         yield Found(
@@ -121,7 +127,7 @@ def agent_refused(snapshot: Snapshot) -> Iterator[Found]:
             fix = f"kubectl label namespace {snapshot.namespace} {ENFORCE}={PRIVILEGED} --overwrite"
         elif "PriorityClass" in event.note:
             why = "the cluster keeps their priority class to other namespaces"
-            fix = f"{upgrade(snapshot.namespace)} --set priorityClasses.create=true"
+            fix = upgrade(snapshot.namespace, snapshot.daemonsets, " --set priorityClasses.create=true")
         else:
             continue
         yield Found(

@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gpu_control_plane.api.ray.cluster import ClusterCondition
-from gpu_control_plane.api.ray.job import JobDeploymentStatus
+from gpu_control_plane.api.ray.job import JobDeploymentStatus, JobFailedReason
 from gpu_control_plane.api.ray.names import GROUP
+from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import ServiceCondition
 from gpu_control_plane.api.ray.view import RayClusterView
 from gpu_control_plane.doctor.check import Found, Group, check
@@ -146,7 +147,8 @@ def ray_job_waits(snapshot: Snapshot) -> Iterator[Found]:
 def ray_dashboard_silent(snapshot: Snapshot) -> Iterator[Found]:
     for job in snapshot.ray_jobs:
         since = job.status.job_status_check_failure_start_time
-        if since is not None and job.status.job_deployment_status == JobDeploymentStatus.RUNNING:
+        lost = job.status.reason == JobFailedReason.LOST
+        if since is not None and job.status.job_deployment_status == JobDeploymentStatus.RUNNING and not lost:
             yield Found(
                 about=f"RayJob {job.key}",
                 sentence=f"The dashboard of its cluster has not answered since {since:%H:%M} UTC: the head is not "
@@ -171,9 +173,11 @@ def ray_service_not_ready(snapshot: Snapshot) -> Iterator[Found]:
         if ready is None or ready.status == TRUE or stopped:
             continue
         if _is_late(ready.last_transition_time, snapshot.now):
+            edited = ready.reason == ServiceReason.VALIDATION_FAILED and service.status.num_serve_endpoints > 0
+            what = "It goes on as it was, since its spec cannot be carried out" if edited else "It answers no requests"
             yield Found(
                 about=f"RayService {service.key}",
-                sentence=f"It answers no requests: {ready.message or ready.reason}",
+                sentence=f"{what}: {ready.message or ready.reason}",
                 evidence=of_condition(service, ready),
                 fix=command_in(ready.message, f"kubectl gpu ray -n {service.metadata.namespace}"),
             )

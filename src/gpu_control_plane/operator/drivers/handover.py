@@ -16,6 +16,7 @@ from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Key, Runtime, Signal
 from gpu_control_plane.kube.gather_all import gather_all
+from gpu_control_plane.kube.objects import controller_of
 from gpu_control_plane.kube.predicates import labels_changed, spec_changed
 from gpu_control_plane.operator.active_policy import ActivePolicy
 from gpu_control_plane.operator.cluster_policy import uses_driver_crd
@@ -26,7 +27,6 @@ from gpu_control_plane.operator.labelling.decide import DriverOwner
 from gpu_control_plane.operator.stack.daemonset_readiness import DaemonSetReadiness
 from gpu_control_plane.operator.stack.orphan_delete import release_pod
 from gpu_control_plane.operator.upgrade.groups import UpgradeGroup
-from gpu_control_plane.operator.views import controller_of
 
 _NODE: Final = "operator.drivers/node"
 _OWNED: Final = "operator.drivers/owned"

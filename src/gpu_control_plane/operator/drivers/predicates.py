@@ -6,12 +6,12 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import TRUE, NodeLabel, UpgradeState
 from gpu_control_plane.api.nvidia.stored import StoredNVIDIADriver
 from gpu_control_plane.kube import Key
-from gpu_control_plane.kube.objects import Object, OwnerReference
+from gpu_control_plane.kube.objects import Object, OwnerReference, controller_of
 from gpu_control_plane.kube.signal import Keyed
 from gpu_control_plane.operator.node_facts import is_gpu_node, node_kind
 from gpu_control_plane.operator.stack.live import Live
 from gpu_control_plane.operator.stack.live import content_changed as live_content_changed
-from gpu_control_plane.operator.views import DaemonSet, controller_of
+from gpu_control_plane.operator.views import DaemonSet
 
 ALL: Final = Key("nvidia-drivers")
 """The one key under which all NVIDIADrivers are reconciled."""

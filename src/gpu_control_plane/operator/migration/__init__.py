@@ -1,7 +1,7 @@
-"""From NVIDIA's operator to this one, and back: values of its chart, a plan, and the switch of operators.
+"""From NVIDIA's operator to this one: values of its chart, and a plan.
 
 `mapping` says where each Helm value goes, and `values` translates them. `installation` reads what is installed;
 `label_changes`, `desired` and `daemonset_changes` compute labels, objects and what happens to DaemonSets by the same
-functions that decide in production; `plan` puts it together. `operator_switch` is the only part that writes. Nothing
-here runs in a controller.
+functions that decide in production; `plan` puts it together. The switch itself is in the package
+`gpu_control_plane.migration`. Nothing here writes, or runs in a controller.
 """

@@ -7,6 +7,7 @@ import msgspec
 
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube.fields import OpenEnum
+from gpu_control_plane.kube.objects import controller_of
 from gpu_control_plane.operator.driver_pods import of_cluster_policy
 from gpu_control_plane.operator.drivers.ownership_index import upgrades_automatically
 from gpu_control_plane.operator.drivers.predicates import owner_uid
@@ -21,7 +22,7 @@ from gpu_control_plane.operator.stack.drift import content_drifts, with_live_sel
 from gpu_control_plane.operator.stack.manifest import Manifest, on_delete
 from gpu_control_plane.operator.stack.prune import PruneInput, orphans_pods, prune_input, should_delete
 from gpu_control_plane.operator.stack.readiness import schedulable_nodes
-from gpu_control_plane.operator.views import DaemonSet, controller_of
+from gpu_control_plane.operator.views import DaemonSet
 
 
 class DaemonSetAction(OpenEnum):

@@ -1,11 +1,8 @@
 """What is installed of NVIDIA's operator and of ours: read once, for a plan or a switch of operators."""
 
 import asyncio
-import itertools
-import re
-from collections.abc import Collection
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,91 +12,30 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import LEASE
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import Pod
-from gpu_control_plane.kube import Client, Object, Resource, Selection
+from gpu_control_plane.kube import Client, Object, Selection
 from gpu_control_plane.kube.errors import NotFound
-from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
+from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, observe
+from gpu_control_plane.kube.objects import controller_of
 from gpu_control_plane.kube.times import utc_now
+from gpu_control_plane.migration.deployment import ConfigMap, Deployment, our_deployment
+from gpu_control_plane.migration.other_operator import (
+    OtherOperator,
+    current_holder,
+    operator_deployments,
+    our_lease,
+    trusted_leases,
+)
 from gpu_control_plane.operator.cluster_policy import oldest_policy
 from gpu_control_plane.operator.driver_pods import DRIVER_SELECTORS, has_driver_labels
 from gpu_control_plane.operator.gpu_cluster import GPUCluster
 from gpu_control_plane.operator.nvidia_lease import LEASE_SELECTION
 from gpu_control_plane.operator.stack.live import LiveDaemonSet
-from gpu_control_plane.operator.views import controller_of
 from gpu_control_plane.rules.trusted_namespaces import USUAL_NAMESPACES, TrustedNamespaces
 
-OUR_LEASE: Final = "gpu-control-plane"
-"""Name of the Lease that our controllers hold."""
-REPLICAS_BEFORE: Final = "gpu.deckhouse.io/replicas-before-take-over"
-"""Annotation of the Deployment of another operator: how many replicas it had."""
-TAKEN_FROM: Final = "gpu.deckhouse.io/taken-from"
-"""Beside it: the Lease of that operator; NVIDIA's where it is not there."""
-_CONTROLLER: Final = "gpu-control-plane-controller"
 OWNERS: Final = (StoredClusterPolicy.resource.kind, StoredNVIDIADriver.resource.kind)
 """Kinds that own operands."""
 _PLUGIN_APP: Final = "nvidia-device-plugin-daemonset"
 _DEFAULT_NAMESPACE: Final = "gpu-operator"
-_POD_NAME: Final = re.compile("[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
-
-
-class Deployment(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("apps", "v1", "Deployment", "deployments")
-
-    spec: dict[str, Any] = {}
-    status: dict[str, Any] = {}
-
-    @property
-    def replicas(self) -> int:
-        return int(self.spec.get("replicas", 1))
-
-    @property
-    def selector(self) -> str:
-        """The label selector of its pods."""
-        labels = self.spec.get("selector", {}).get("matchLabels", {})
-        return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-
-    @property
-    def images(self) -> dict[str, str]:
-        """Variables of its environment that name images of operands."""
-        return {name: value for name, value in self.variables.items() if name.endswith("_IMAGE")}
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Variables of its environment that have a plain value."""
-        held = (one for container in self._containers for one in container.get("env", []))
-        return {one["name"]: one["value"] for one in held if one.get("value")}
-
-    def argument(self, name: str) -> tuple[str, ...]:
-        """The values of `--name=value`, or of `--name value`, in the arguments of its containers."""
-        given, found = self._arguments, []
-        for arg, following in itertools.zip_longest(given, given[1:], fillvalue="-"):
-            flag, equals, value = arg.partition("=")
-            if flag == f"--{name}" and (equals or not following.startswith("-")):
-                found.append(value if equals else following)
-        return tuple(found)
-
-    def flag(self, name: str) -> bool:
-        """Whether `--name`, or `--name=true`, is among the arguments of its containers."""
-        return f"--{name}" in self._arguments or f"--{name}=true" in self._arguments
-
-    @property
-    def config_maps(self) -> tuple[str, ...]:
-        """Names of ConfigMaps that its pods mount."""
-        volumes = self.spec.get("template", {}).get("spec", {}).get("volumes", [])
-        named = (volume.get("configMap", {}).get("name") for volume in volumes)
-        return tuple(name for name in named if name)
-
-    @property
-    def _arguments(self) -> list[str]:
-        return [arg for container in self._containers for arg in container.get("args") or []]
-
-    @property
-    def _containers(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.spec.get("template", {}).get("spec", {}).get("containers", [])
-        return found
-
-
-class ReplicaSet(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("apps", "v1", "ReplicaSet", "replicasets")
 
 
 class FullDaemonSet(LiveDaemonSet, frozen=True, kw_only=True):
@@ -117,27 +53,6 @@ class FullDaemonSet(LiveDaemonSet, frozen=True, kw_only=True):
         """Whether nodes have a driver or a device plugin of NVIDIA's from it, of which a node can have but one."""
         labels = (self.spec or {}).get("template", {}).get("metadata", {}).get("labels", {})
         return self.pods > 0 and (has_driver_labels(labels) or labels.get("app") == _PLUGIN_APP)
-
-
-class ConfigMap(Object, frozen=True):
-    resource: ClassVar[Resource] = Resource("", "v1", "ConfigMap", "configmaps")
-
-    data: dict[str, str] = {}
-
-
-class OtherOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """An operator that ours takes the place of, as a cluster shows it."""
-
-    words: str
-    """How people call it."""
-    lease: str
-    labels: tuple[str, ...]
-    """Selectors of its Deployment, by the labels of its chart."""
-    usual: frozenset[str]
-    """Namespaces in which it is believed without being named."""
-
-    def trusted(self, own: str, more: Collection[str] = ()) -> TrustedNamespaces:
-        return TrustedNamespaces(frozenset(more), own=own, usual=self.usual)
 
 
 NVIDIA: Final = OtherOperator(
@@ -213,11 +128,6 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
         return oldest_policy(self.policies)
 
 
-def our_lease(namespace: str) -> Selection:
-    """The Lease of our controllers that run in `namespace`."""
-    return Selection(namespace, fields=f"metadata.name={OUR_LEASE}")
-
-
 async def read_installation(
     client: Client, own_namespace: str, namespace: str | None = None, *, now: datetime | None = None
 ) -> Installation:
@@ -237,14 +147,15 @@ async def read_installation(
         _release(client, own_namespace),
     )
     named = {namespace or "", *(policy.status.namespace for policy in policies)}
-    theirs = believed(leases, release.trusted if release is not None else TrustedNamespaces(own=own_namespace), named)
+    trusted = release.trusted if release is not None else TrustedNamespaces(own=own_namespace)
+    theirs = trusted_leases(leases, trusted, named)
     found = Installation(
         policies=tuple(policies),
         drivers=tuple(drivers),
         gpu_clusters=tuple(gpu_clusters),
         nodes=tuple(nodes),
         states=tuple(states),
-        deployments=tuple(await operator_deployments(client, own_namespace, namespace, theirs)),
+        deployments=tuple(await operator_deployments(client, own_namespace, namespace, theirs, what=NVIDIA)),
         nvidia_holder=active_holder((observe(lease, moment) for lease in theirs), moment),
         our_holder=current_holder(own, moment),
         own_namespace=own_namespace,
@@ -273,9 +184,8 @@ async def _driver_pods(client: Client, namespace: str) -> list[Pod]:
 
 async def _release(client: Client, own_namespace: str) -> ReleaseSettings | None:
     """The settings of our release, read from the Deployment of our controllers."""
-    try:
-        held = await client.get(Deployment, _CONTROLLER, own_namespace)
-    except NotFound:
+    held = await our_deployment(client, own_namespace)
+    if held is None:
         return None
     return ReleaseSettings(
         operator="operator" not in held.argument("without"),
@@ -284,79 +194,6 @@ async def _release(client: Client, own_namespace: str) -> ReleaseSettings | None
         images=held.images,
         nvidia_namespaces=held.argument("nvidia-namespace"),
     )
-
-
-def believed(leases: list[TimedLease], trusted: TrustedNamespaces, named: Collection[str] = ()) -> list[TimedLease]:
-    """The Leases of NVIDIA's operator: those of trusted namespaces and of those that were named. If there is none, any:
-    it may run where our operator was not told to look, and a person reads who holds it before anything is changed."""
-    known = [one for one in leases if trusted.include(one.metadata.namespace) or one.metadata.namespace in named]
-    return known or leases
-
-
-def current_holder(leases: list[TimedLease], now: datetime) -> LeaseHolder | None:
-    """The holder of one of these Leases at this moment; unlike `active_holder` without a grace period."""
-    seen = [observe(lease, now) for lease in leases if lease.holder]
-    held = [
-        LeaseHolder(one.lease.metadata.namespace or "", one.lease.holder, one.ends)
-        for one in seen
-        if one.ends is not None and one.ends > now
-    ]
-    return max(held, key=lambda one: one.until, default=None)
-
-
-async def operator_deployments(
-    client: Client,
-    own_namespace: str,
-    namespace: str | None = None,
-    leases: list[TimedLease] | None = None,
-    *,
-    what: OtherOperator = NVIDIA,
-) -> list[Deployment]:
-    """The Deployments of another operator: found by the holder of its Lease, else by the labels of its chart, else by
-    the annotation that a take-over has written. Anybody may label a Deployment of their own so: where there is one in a
-    trusted namespace, no other counts."""
-    trusted = what.trusted(own_namespace, {namespace or ""})
-    held = (
-        leases if leases is not None else believed(await client.list(TimedLease, lease_selection(what.lease)), trusted)
-    )
-    wanted = (lease for lease in held if namespace in (None, lease.metadata.namespace))
-    found = [one for lease in wanted if (one := await _deployment_of(client, lease)) is not None]
-    for label in what.labels if not found else ():
-        found += await client.list(Deployment, Selection(namespace, labels=label))
-    if not found:
-        everything = await client.list(Deployment, Selection(namespace))
-        found = [one for one in everything if one.metadata.annotations.get(TAKEN_FROM, NVIDIA.lease) == what.lease]
-        found = [one for one in found if REPLICAS_BEFORE in one.metadata.annotations]
-    by_key = {one.key: one for one in found}
-    keys = [key for key in by_key if trusted.include(key.namespace)] or by_key
-    return [by_key[key] for key in sorted(keys)]
-
-
-async def holder_pod(client: Client, lease: TimedLease) -> Pod | None:
-    """The pod that holds a Lease: the holder's identity begins with the pod's name."""
-    name = lease.holder.partition("_")[0]
-    if not _POD_NAME.fullmatch(name):
-        return None
-    try:
-        return await client.get(Pod, name, lease.metadata.namespace)
-    except NotFound:
-        return None
-
-
-async def _deployment_of(client: Client, lease: TimedLease) -> Deployment | None:
-    """The Deployment of the pod that holds a Lease."""
-    namespace = lease.metadata.namespace
-    pod = await holder_pod(client, lease)
-    owner = controller_of(pod) if pod is not None else None
-    if owner is None or owner.kind != ReplicaSet.resource.kind:
-        return None
-    try:
-        above = controller_of(await client.get(ReplicaSet, owner.name, namespace))
-        if above is None or above.kind != Deployment.resource.kind:
-            return None
-        return await client.get(Deployment, above.name, namespace)
-    except NotFound:
-        return None
 
 
 def _operand_namespace(found: Installation) -> str:

@@ -8,40 +8,12 @@ field and whether it has an effect.
 import itertools
 from typing import Final
 
-import msgspec
-
 from gpu_control_plane.api.nvidia.clusterpolicy import ClusterPolicySpec
-from gpu_control_plane.kube.fields import OpenEnum
+from gpu_control_plane.migration.key_mapping import KeyMapping, MappingRow
 from gpu_control_plane.operator.migration.fields import ineffective_under
 
 SPEC: Final = "clusterPolicy.spec"
 DRIVER_SPEC: Final = "nvidiaDriver.spec"
-
-
-class KeyMapping(OpenEnum):
-    """Where a key goes."""
-
-    SAME = "same", "It goes to the same place in the ClusterPolicy's spec."
-    MAPPED = "mapped", "It goes to another place."
-    WITHOUT_EFFECT = "without effect", "Nothing here depends on it."
-    UNKNOWN = "unknown", "Neither chart has such a value."
-
-
-class MappingRow(msgspec.Struct, frozen=True):
-    """A key of NVIDIA's chart, with everything below it."""
-
-    key: str
-    mapping: KeyMapping
-    to: str = ""
-    why: str = ""
-    omit_default: bool = False
-    """Whether a value that equals the chart's default is left out: no person has chosen it."""
-    always: bool = False
-    """Whether it is reported even if it is the chart's default."""
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        return tuple(self.key.split("."))
 
 
 def _same(section: str) -> MappingRow:

@@ -12,9 +12,10 @@ import msgspec
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec, ineffective_fields, unknown_fields
 from gpu_control_plane.api.nvidia.fields import ImageParts
+from gpu_control_plane.migration.key_mapping import KeyMapping, KeyNote, MappingRow
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
 from gpu_control_plane.operator.migration.fields import as_text
-from gpu_control_plane.operator.migration.mapping import PREFIXES, RENAMED_FOR_DRIVER, KeyMapping, MappingRow, row_for
+from gpu_control_plane.operator.migration.mapping import PREFIXES, RENAMED_FOR_DRIVER, row_for
 from gpu_control_plane.operator.stack.images import image_of
 
 type Tree = dict[str, Any]
@@ -44,15 +45,6 @@ class Variable(msgspec.Struct, frozen=True):
     value: object
 
 
-class KeyNote(msgspec.Struct, frozen=True):
-    """A key that has no effect here, or is unknown."""
-
-    key: str
-    mapping: KeyMapping
-    why: str
-    value: object = None
-
-
 class Translation(msgspec.Struct, frozen=True):
     """Values for our chart, and notes about values that are not in it."""
 
@@ -66,7 +58,8 @@ class Translation(msgspec.Struct, frozen=True):
 
 def translate(given: Mapping[str, Any]) -> Translation:
     """The same stack, as values for our chart. Our agent is disabled on all nodes: where it runs, it replaces NVIDIA's
-    device plugin and MIG manager, and a person decides about that for each node."""
+    device plugin and MIG manager, and a person decides about that for each node. What other programs of the
+    ClusterPolicy do there it leaves to them, also as long as NVIDIA's release has the ClusterPolicy."""
     merged = _merged(DEFAULTS, given)
     for section in _WITH_CHART:
         if section in merged:
@@ -83,7 +76,19 @@ def translate(given: Mapping[str, Any]) -> Translation:
             _put(made, (*row.to.split("."), *path[len(row.path) :]), value)
     notes += _operator_notes(made, merged)
     notes += _object_notes(made, merged)
+    if made["clusterPolicy"].get("create", True):
+        made["agent"] = _beside_policy(made["clusterPolicy"]["spec"])
     return Translation(made, tuple(sorted(notes, key=lambda note: (note.mapping, note.key))))
+
+
+def _beside_policy(spec: Tree) -> Tree:
+    """What the agent leaves to programs of this ClusterPolicy on a node where both are. Its validator is always on."""
+    made: Tree = {"validator": {"enabled": False}}
+    if spec.get("gfd", {}).get("enabled", True):
+        made["labels"] = False
+    if spec.get("dcgmExporter", {}).get("enabled", True):
+        made["exporter"] = {"enabled": False}
+    return made
 
 
 def _placed(tree: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, MappingRow | None]]:

@@ -9,6 +9,7 @@ from gpu_control_plane.api.node import Node
 from gpu_control_plane.api.nvidia.names import DEPLOY, PodLabel
 from gpu_control_plane.api.pod import Pod
 from gpu_control_plane.kube import Cache, Runtime, Selection, Signal
+from gpu_control_plane.kube.objects import controller_of
 from gpu_control_plane.operator.driver_pods import of_cluster_policy
 from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.stack.manifest import Manifest
@@ -21,7 +22,7 @@ from gpu_control_plane.operator.stack.readiness import (
     readiness_of,
     unmatched_nodes,
 )
-from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, controller_of, newest
+from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, newest
 
 _DEPLOY_LABEL: Final = "operator.stack/deploy-label"
 _OWNER: Final = "operator.stack/owner"

@@ -13,13 +13,13 @@ from gpu_control_plane.api.nvidia.names import NodeLabel, UpgradeState
 from gpu_control_plane.api.pod import DRIVER_CONFIG_DIGEST, Pod, PodSpec
 from gpu_control_plane.kube.cache import Cache
 from gpu_control_plane.kube.client import Selection
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key, Object, controller_of
 from gpu_control_plane.kube.runtime import Runtime
 from gpu_control_plane.operator.driver_pods import has_driver_labels, is_driver, is_validator
 from gpu_control_plane.operator.node_facts import selects
 from gpu_control_plane.operator.upgrade.evictor import Evictor
 from gpu_control_plane.operator.upgrade.node_view import AgentView, DriverPod, NodeView, UpgradeLimits, ValidatorPod
-from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, controller_of, newest
+from gpu_control_plane.operator.views import REVISION_HASH, ControllerRevision, DaemonSet, newest
 
 _NO_OWNER: Final = ""
 """In the index, in place of the owner of a pod that has none."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpu_control_plane.api.node import KEPT_RESOURCES, Node, Taint
-from gpu_control_plane.api.pod import NodeExpression, NodeTerm, Toleration, WaitingPod
+from gpu_control_plane.api.pod import NodeExpression, NodeTerm, PlacedSpec, Toleration, WaitingPod
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.pools.explain.explanation import Cause
 
@@ -32,15 +32,22 @@ def misfit(pod: WaitingPod, node: Node | None) -> Misfit | None:
     cordon = Taint(key=_CORDONED, effect="NoSchedule")
     if node.spec.unschedulable and not _tolerates(pod.spec.tolerations, cordon):
         return Misfit(Cause.CORDONED)
-    if wanted := _unmatched(pod, node):
-        return Misfit(Cause.SELECTOR, wanted)
-    for taint in node.spec.taints:
-        if taint.key != _CORDONED and taint.effect in _HARD and not _tolerates(pod.spec.tolerations, taint):
-            return Misfit(Cause.TAINT, taint_text(taint))
+    if (found := placement_misfit(pod.spec, node)) is not None:
+        return found
     for resource in sorted(KEPT_RESOURCES & node.status.allocatable.keys()):
         asked = sum(parse_quantity(part.resources.requests.get(resource, "0")) for part in pod.spec.containers)
         if asked > parse_quantity(node.status.allocatable[resource]):
             return Misfit(Cause.CPU_OR_MEMORY, resource)
+    return None
+
+
+def placement_misfit(spec: PlacedSpec, node: Node) -> Misfit | None:
+    """What the labels and taints of a node have against pods of this spec. A cordon is no such thing."""
+    if wanted := _unmatched(spec, node):
+        return Misfit(Cause.SELECTOR, wanted)
+    for taint in node.spec.taints:
+        if taint.key != _CORDONED and taint.effect in _HARD and not _tolerates(spec.tolerations, taint):
+            return Misfit(Cause.TAINT, taint_text(taint))
     return None
 
 
@@ -49,13 +56,13 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
-def _unmatched(pod: WaitingPod, node: Node) -> str:
-    """What the pod asks of the node's labels and the node does not have; empty if it has everything."""
+def _unmatched(spec: PlacedSpec, node: Node) -> str:
+    """What the spec asks of the node's labels and the node does not have; empty if it has everything."""
     labels = node.metadata.labels
-    for key, value in pod.spec.node_selector.items():
+    for key, value in spec.node_selector.items():
         if labels.get(key) != value:
             return f"{key}={value}"
-    terms = pod.spec.affinity.node_affinity.required.node_selector_terms
+    terms = spec.affinity.node_affinity.required.node_selector_terms
     if terms and not any(_matches(term, node) for term in terms):
         return _wanted(terms)
     return ""

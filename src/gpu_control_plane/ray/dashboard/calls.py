@@ -1,15 +1,18 @@
 """Calls to dashboards in tasks of their own: a reconcile asks, takes the latest answer, and goes on.
 
 A dashboard pushes nothing, so what is to be followed is polled, less often while nothing changes. When an answer
-differs from the one before, the key of the object is fired. Those who failed last wait among themselves for a few
-places: however many dashboards hang, the others are called at once.
+differs from the one before, the key of the object is fired. Those who failed last, or were slow, wait among themselves
+for a few places, and no namespace has more than half of the places: however many dashboards hang, or take their time,
+those of other namespaces are called at once. Nor do answers of one namespace take all memory.
 """
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -18,7 +21,7 @@ from gpu_control_plane.kube.logs import get_logger
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.kube.times import utc_now
-from gpu_control_plane.ray.dashboard.errors import CannotAsk, DashboardError
+from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError
 
 _log = get_logger("ray.dashboard")
 
@@ -36,10 +39,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     first_retry: float = 2.0
     slowest_retry: float = 30.0
     at_once: int = 128
-    failing_at_once: int = 32
-    """How many of those at once whose last call failed."""
+    at_once_for_namespace: int = 64
+    slow_at_once: int = 32
+    """How many more at once of those whose last call failed or was slow."""
+    slow_at_once_for_namespace: int = 16
+    slow_after: float = 1.0
+    """From so many seconds on a call is slow, however it ends."""
     at_once_for_one: int = 2
     """How many for one object at once."""
+    kept_of_namespace: int = 16 << 20
+    """Bytes that answers of one namespace may take."""
+    kept: int = 256 << 20
+    """Bytes that all answers may take."""
 
 
 class Answer[T](msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +62,16 @@ class Answer[T](msgspec.Struct, frozen=True, kw_only=True):
     """When it came."""
     since: datetime
     """Since when it is this value, or, for an error, since when no call succeeds: as far as this process knows."""
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """An answer that may be large."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        ...
 
 
 class DashboardCalls:
@@ -146,6 +167,8 @@ class _Call(msgspec.Struct, eq=False, kw_only=True):
     every: float | None
     call: Callable[[], Awaitable[Any]]
     answer: Answer[Any] | None = None
+    size: int = 0
+    """Bytes that the answer takes."""
 
 
 class _CallsOfOne(msgspec.Struct, frozen=True):
@@ -165,8 +188,10 @@ class _Caller:
         self._may_call = may_call
         self.pace = pace
         self._rng = rng
-        self._usual = asyncio.Semaphore(pace.at_once)
-        self._failing = asyncio.Semaphore(pace.failing_at_once)
+        self._usual = _Places(pace.at_once, pace.at_once_for_namespace)
+        self._slow = _Places(pace.slow_at_once, pace.slow_at_once_for_namespace)
+        self._kept: Counter[str | None] = Counter()
+        """Bytes that answers take, by namespace."""
         self._tasks: dict[_Call, asyncio.Task[None] | None] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -181,6 +206,7 @@ class _Caller:
 
     def end(self, call: _Call) -> None:
         task = self._tasks.pop(call, None)
+        self._keep(call, 0)
         if task is not None:
             task.cancel()
 
@@ -195,11 +221,15 @@ class _Caller:
             self._group = None
 
     async def _repeat(self, call: _Call) -> None:
-        pause, failures = 0.0, 0
+        pause, failures, slow = 0.0, 0, False
+        clock = asyncio.get_running_loop().time
         while True:
             if self._may_call():
-                async with call.places, self._failing if failures else self._usual:
+                places = self._slow if failures or slow else self._usual
+                async with call.places, places.one(call.key.namespace):
+                    began = clock()
                     answer = await self._answer(call)
+                    slow = clock() - began >= self.pace.slow_after
                 before, call.answer = call.answer, answer
                 changed = before is None or (before.value, before.error) != (answer.value, answer.error)
                 failures = failures + 1 if answer.error is not None else 0
@@ -225,6 +255,7 @@ class _Caller:
         error: DashboardError | None = None
         try:
             value = await call.call()
+            self._keep(call, value.size if isinstance(value, Sized) else 0)
         except DashboardError as raised:
             error = raised
         except KubeError as raised:
@@ -232,6 +263,89 @@ class _Caller:
         except Exception as raised:  # noqa: BLE001 - a bug in one call must not end those of other clusters
             _log.warning("a call to a dashboard failed", call=call.name, key=str(call.key), exc_info=raised)
             error = CannotAsk(f"{call.name}: {type(raised).__name__}")
+        if error is not None:
+            value = None
+            self._keep(call, 0)
+            # It is kept for long, and what was read when it was raised need not be.
+            error.__traceback__ = error.__context__ = error.__cause__ = None
         now = self._now()
         same = before is not None and (before.error is None) == (error is None) and before.value == value
         return Answer(value=value, error=error, at=now, since=before.since if before is not None and same else now)
+
+    def _keep(self, call: _Call, size: int) -> None:
+        """Count what an answer takes in place of the one before; `BadAnswer` if that would be too much."""
+        namespace, pace = call.key.namespace, self.pace
+        more = size - call.size
+        if more > 0 and self._kept[namespace] + more > pace.kept_of_namespace:
+            raise BadAnswer(
+                f"what the dashboards of the namespace {namespace} say takes more than {pace.kept_of_namespace >> 20} "
+                "MiB of memory: let them serve fewer applications, or shorter configurations"
+            )
+        if more > 0 and self._kept.total() + more > pace.kept:
+            raise BadAnswer(f"what all dashboards say takes more than {pace.kept >> 20} MiB of memory")
+        self._kept[namespace] += more
+        call.size = size
+        if not self._kept[namespace]:
+            del self._kept[namespace]
+
+
+class _Places:
+    """Places for calls. A namespace has some of them at the most, and a free one goes to one that has the fewest."""
+
+    def __init__(self, number: int, of_namespace: int) -> None:
+        self._free = number
+        self._most = of_namespace
+        self._held: Counter[str | None] = Counter()
+        self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
+        """By namespace, that whose turn was last at the end."""
+
+    @asynccontextmanager
+    async def one(self, namespace: str | None) -> AsyncIterator[None]:
+        """Hold a place for a call of a namespace."""
+        await self._take(namespace)
+        try:
+            yield
+        finally:
+            self._give_back(namespace)
+
+    async def _take(self, namespace: str | None) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(place)
+        self._hand_out()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.cancelled():
+                self._leave(namespace, place)
+            else:
+                self._give_back(namespace)
+            raise
+
+    def _leave(self, namespace: str | None, place: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get(namespace, deque())
+        if place in waiting:
+            waiting.remove(place)
+        if not waiting:
+            self._waiting.pop(namespace, None)
+
+    def _give_back(self, namespace: str | None) -> None:
+        self._free += 1
+        self._held[namespace] -= 1
+        if not self._held[namespace]:
+            del self._held[namespace]
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._free:
+            able = [each for each in self._waiting if self._held[each] < self._most]
+            if not able:
+                return
+            namespace = min(able, key=self._held.__getitem__)
+            waiting = self._waiting.pop(namespace)
+            place = waiting.popleft()
+            if waiting:
+                self._waiting[namespace] = waiting
+            if not place.done():
+                place.set_result(None)
+                self._free -= 1
+                self._held[namespace] += 1

@@ -17,6 +17,7 @@ from gpu_control_plane.ray.dashboard.models import (
     JobOnWire,
     JobSubmission,
     ServeDetails,
+    ServeOnWire,
     StoppedOnWire,
     SubmittedOnWire,
     moment,
@@ -26,6 +27,11 @@ from gpu_control_plane.rules.ray.texts import is_job_id
 __all__ = ["Dashboard", "Deadlines", "Exchange", "Target"]
 
 _SAID_LIMIT: Final = 300
+_SERVE_LIMIT: Final = 1 << 20
+"""Bytes of what Ray Serve says. It says its configuration, of which a RayService holds 128 KiB, once as a whole and
+once by deployments, and beside it some 700 bytes of each replica."""
+_PARTS_LIMIT: Final = 5000
+"""How many applications and deployments are read."""
 _NO_LIKE: Final = 404
 _NOT_LET_IN: Final = (401, 403)
 _REDIRECTS: Final = range(300, 400)
@@ -69,7 +75,7 @@ class Dashboard:
         """
         try:
             ask = Ask(method="POST", path="/api/jobs/", body=msgspec.json.encode(submission))
-            answer = await self._ask(target, ask, SubmittedOnWire)
+            await self._ask(target, ask, SubmittedOnWire)
         except DashboardError as error:
             if error.permanent or isinstance(error, NotLetIn | CannotAsk):
                 raise
@@ -79,8 +85,7 @@ class Dashboard:
                 raise error from None
             if there is None:
                 raise
-            return submission.submission_id
-        return answer.submission_id or answer.job_id or submission.submission_id
+        return submission.submission_id
 
     async def stop(self, target: Target, job_id: str) -> bool:
         """Ask for the end of a job; whether it was told to stop. One that has ended or is unknown was not."""
@@ -92,11 +97,14 @@ class Dashboard:
 
     async def serve(self, target: Target) -> ServeDetails:
         """The applications of Ray Serve."""
-        ask = Ask(path="/api/serve/applications/?api_type=declarative")
+        ask = Ask(path="/api/serve/applications/?api_type=declarative", limit=_SERVE_LIMIT)
         try:
-            return await self._ask(target, ask, ServeDetails)
+            found = await self._ask(target, ask, ServeOnWire)
         except _Absent:
             raise Refused(404, f"what answers at {target.url} has no Ray Serve") from None
+        if found.parts > _PARTS_LIMIT:
+            raise BadAnswer(f"Ray Serve at {target.url} has more than {_PARTS_LIMIT} applications and deployments")
+        return found.details()
 
     async def put_serve(self, target: Target, config: Mapping[str, Any]) -> None:
         """Make Ray Serve be as configured. It answers before the applications run."""

@@ -67,8 +67,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     method: str = "GET"
     body: bytes | None = None
-    limit: int = 4 << 20
-    """Bytes of an answer, beyond which it is not read."""
+    limit: int = 512 << 10
+    """Bytes of an answer, beyond which it is not read. One about a job has its runtime environment and the end of its
+    log."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -253,7 +254,9 @@ async def _read(response: aiohttp.ClientResponse, limit: int, target: Target) ->
         body += chunk
         if len(body) > limit:
             response.close()
-            raise BadAnswer(f"Ray's dashboard at {target.url} answered with more than {limit >> 10} KiB")
+            raise BadAnswer(
+                f"Ray's dashboard at {target.url} answered with more than {limit >> 10} KiB; that is not read"
+            )
     return bytes(body)
 
 

@@ -1,6 +1,8 @@
 """What Ray's dashboard is told and says, as far as it is used. Ray adds fields with every version: others are passed
-over."""
+over. What is kept of an answer takes little memory, whatever the answer was: read as objects, JSON becomes many times
+as large, and a dashboard belongs to a user of the cluster."""
 
+import sys
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -57,41 +59,35 @@ class JobOnWire(msgspec.Struct, frozen=True):
 
 
 class SubmittedOnWire(msgspec.Struct, frozen=True):
-    submission_id: str = ""
-    job_id: str = ""
+    """That the job was taken. It names the ID, which is known."""
 
 
 class StoppedOnWire(msgspec.Struct, frozen=True):
     stopped: bool = False
 
 
-class ServeReplica(msgspec.Struct, frozen=True, kw_only=True):
-    """A replica of a deployment."""
-
-    state: str = ""
-
-
 class ServeDeployment(msgspec.Struct, frozen=True, kw_only=True):
     """A deployment of an application of Ray Serve."""
 
     status: str = ""
-    message: str | None = None
-    replicas: tuple[ServeReplica, ...] = ()
+    message: str = ""
+    replica_runs: bool = False
+    """Whether at least one of its replicas does."""
 
     @property
     def answers(self) -> bool:
         """Whether it has all that it should have, or at least one replica that runs."""
-        return self.status == "HEALTHY" or any(replica.state == "RUNNING" for replica in self.replicas)
+        return self.status == "HEALTHY" or self.replica_runs
 
 
 class ServeApplication(msgspec.Struct, frozen=True, kw_only=True):
     """An application of Ray Serve."""
 
     status: str = ""
-    message: str | None = None
+    message: str = ""
     deployments: dict[str, ServeDeployment] = {}
-    deployed_app_config: dict[str, Any] | None = None
-    """What it was last told to be."""
+    deployed_app_config: msgspec.Raw | None = None
+    """What it was last told to be, in JSON: it is told again, and nothing in it is read."""
 
     @property
     def running(self) -> bool:
@@ -109,7 +105,67 @@ class ServeDetails(msgspec.Struct, frozen=True, kw_only=True):
     applications: dict[str, ServeApplication] = {}
     target_capacity: float | None = None
     proxy_location: str | None = None
-    http_options: dict[str, Any] | None = None
+    http_options: msgspec.Raw | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes."""
+        beside = sys.getsizeof(self.proxy_location) + len(self.http_options or b"")
+        return beside + sum(_size_of(name, each) for name, each in self.applications.items())
+
+
+class ReplicaOnWire(msgspec.Struct, frozen=True):
+    state: str = ""
+
+
+class DeploymentOnWire(msgspec.Struct, frozen=True):
+    status: str = ""
+    message: str | None = None
+    replicas: tuple[ReplicaOnWire, ...] = ()
+
+    def deployment(self) -> ServeDeployment:
+        return ServeDeployment(
+            status=self.status[:_STATUS_LIMIT],
+            message=shortened(self.message or ""),
+            replica_runs=any(replica.state == "RUNNING" for replica in self.replicas),
+        )
+
+
+class ApplicationOnWire(msgspec.Struct, frozen=True):
+    status: str = ""
+    message: str | None = None
+    deployments: dict[str, DeploymentOnWire] = {}
+    deployed_app_config: msgspec.Raw = msgspec.Raw()
+
+    def application(self) -> ServeApplication:
+        return ServeApplication(
+            status=self.status[:_STATUS_LIMIT],
+            message=shortened(self.message or ""),
+            deployments={name: each.deployment() for name, each in self.deployments.items()},
+            deployed_app_config=_copied(self.deployed_app_config),
+        )
+
+
+class ServeOnWire(msgspec.Struct, frozen=True):
+    """The same as Ray writes it, with every replica."""
+
+    applications: dict[str, ApplicationOnWire] = {}
+    target_capacity: float | None = None
+    proxy_location: str | None = None
+    http_options: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def parts(self) -> int:
+        """How many applications and deployments there are."""
+        return len(self.applications) + sum(len(each.deployments) for each in self.applications.values())
+
+    def details(self) -> ServeDetails:
+        return ServeDetails(
+            applications={name: each.application() for name, each in self.applications.items()},
+            target_capacity=self.target_capacity,
+            proxy_location=self.proxy_location[:_STATUS_LIMIT] if self.proxy_location is not None else None,
+            http_options=_copied(self.http_options),
+        )
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +180,22 @@ class ComponentOnWire(msgspec.Struct, frozen=True):
     is_active: str
     reason: str | None = None
     last_activity_at: float | None = None
+
+
+_STRUCT_SIZE: Final = 400
+"""Bytes of an application or a deployment without its texts, and of its place in the map."""
+
+
+def _size_of(name: str, held: ServeApplication | ServeDeployment) -> int:
+    own = _STRUCT_SIZE + sum(map(sys.getsizeof, (name, held.status, held.message)))
+    if isinstance(held, ServeDeployment):
+        return own
+    return own + len(held.deployed_app_config or b"") + sum(_size_of(*each) for each in held.deployments.items())
+
+
+def _copied(raw: msgspec.Raw) -> msgspec.Raw | None:
+    """A part of an answer, which does not keep the whole of it; None for none."""
+    return raw.copy() if bytes(raw) not in (b"", b"null", b"{}") else None
 
 
 def shortened(text: str) -> str:

@@ -22,7 +22,13 @@ from gpu_control_plane.ray.job.snapshot import Call, Decision, Notice, Snapshot,
 
 _STRENGTH: Final = (DeletionPolicy.NONE, DeletionPolicy.WORKERS, DeletionPolicy.CLUSTER, DeletionPolicy.SELF)
 """Policies, the most destructive last."""
-_OUR_CLOCKS: Final = frozenset({JobFailedReason.DEADLINE_EXCEEDED, JobFailedReason.STATUS_CHECK_TIMEOUT})
+_OUR_CLOCKS: Final = frozenset(
+    {
+        JobFailedReason.DEADLINE_EXCEEDED,
+        JobFailedReason.PRE_RUNNING_DEADLINE_EXCEEDED,
+        JobFailedReason.STATUS_CHECK_TIMEOUT,
+    }
+)
 """Reasons of failures that Ray has not heard of."""
 
 

@@ -95,25 +95,31 @@ def initialize(seen: Snapshot) -> Decision:
     """The cluster comes up."""
     spec, cluster = seen.job.spec, seen.cluster
     status = _looked_at(seen)
+    # A container of the head submits as soon as Ray is up, whether or not there are workers: Ray is asked from then on.
+    submits_itself = spec.submission_mode is SubmissionMode.SIDECAR and cluster is not None and seen.head
+    calls = _FOLLOW if submits_itself else frozenset()
     if _has_begun(seen):
         # It was submitted, and the status not written; or it has ended before the last worker was up.
         running = replace(status, job_deployment_status=JobDeploymentStatus.RUNNING, reason="", message="")
         return Decision(status=running, steps=(*_service(seen), Step.WRITE_STATUS), calls=_asks(seen))
-    if _is_to_suspend(seen):
+    suspend, late = _is_to_suspend(seen), _missed_deadline(seen) or _missed_pre_running(seen)
+    if (suspend or late) and submits_itself and (left := _until_heard(seen)):
+        return _stay(seen, status, calls=calls, again=left)
+    if suspend:
         return _suspend(seen, status)
-    if late := _missed_deadline(seen) or _missed_pre_running(seen):
+    if late:
         return fail(seen, status, *late)
     if seen.problems:
         # The spec was edited. Nothing is submitted by it; what runs stays, and a corrected one goes on.
         message = "; ".join(seen.problems)
         held = replace(status, reason=JobFailedReason.VALIDATION_FAILED, message=message)
         news = (Notice(JobEvent.INVALID, message, warning=True),) if message != seen.job.status.message else ()
-        return _stay(seen, held, notices=news)
+        return _stay(seen, held, calls=calls, notices=news)
     status = replace(status, reason="", message="")
     if cluster is None:
         return _stay(seen, status, *(() if spec.cluster_selector else (Step.MAKE_CLUSTER,)))
     if cluster.deleting or cluster.status.state is not ClusterState.READY:
-        return _stay(seen, status, Step.MAKE_GROUP)
+        return _stay(seen, status, Step.MAKE_GROUP, calls=calls)
     if spec.submission_mode is SubmissionMode.INTERACTIVE:
         return _write(seen, replace(status, job_deployment_status=JobDeploymentStatus.WAITING))
     submitter = (Step.MAKE_SUBMITTER,) if spec.submission_mode is SubmissionMode.K8S_JOB else ()
@@ -160,9 +166,9 @@ def follow(seen: Snapshot) -> Decision:
         return fail(seen, status, JobFailedReason.APP_FAILED, "the head of its RayCluster, which ran the job, is gone")
 
     # Not heard yet: this process has begun to look, or Ray's dashboard has just stopped answering.
-    if ray is None or (ray.error is not None and failing_for < waiting.submitter_grace):
-        again = waiting.submitter_grace - failing_for
-        return _stay(seen, status, *_service(seen), calls=_asks(seen), again=again)
+    left = _until_heard(seen)
+    if ray is None or left:
+        return _stay(seen, status, *_service(seen), calls=_asks(seen), again=left)
 
     # It has not ended, as far as can be known.
     if suspend:
@@ -171,15 +177,15 @@ def follow(seen: Snapshot) -> Decision:
         return fail(seen, status, *deadline)
 
     if ray.error is not None:
-        if seen.submitter is Submitter.FAILED:
-            return fail(seen, status, *_submitter_failed(status))
+        if seen.submitter is Submitter.FAILED and status.job_status is JobStatus.NEW:
+            return fail(seen, status, *_SUBMITTER_FAILED)
         if seen.submitter is Submitter.SUCCEEDED:
             unknown = replace(status, job_status=JobStatus.FAILED)
             message = f"the submitter has ended, and what became of the job cannot be known: {ray.error}"
             return fail(seen, unknown, JobFailedReason.GRACE_PERIOD_EXCEEDED, message)
         if failing_for >= waiting.status_check:
             return fail(seen, status, JobFailedReason.STATUS_CHECK_TIMEOUT, str(ray.error))
-        failing = replace(status, job_status_check_failure_start_time=_second(ray.since))
+        failing = replace(_untold(status, str(ray.error)), job_status_check_failure_start_time=_second(ray.since))
         notice = Notice(JobEvent.NOT_REACHED, str(ray.error), warning=True)
         again = waiting.status_check - failing_for
         return _stay(seen, failing, *_service(seen), calls=_asks(seen), again=again, notices=(notice,))
@@ -198,7 +204,7 @@ def _absent(seen: Snapshot, status: RayJobStatus) -> Decision:
     """Ray answers, and does not know the job."""
     mode, submitted = seen.job.spec.submission_mode, seen.submitted
     if seen.submitter is Submitter.FAILED:
-        return fail(seen, status, *_submitter_failed(status))
+        return fail(seen, status, *_SUBMITTER_FAILED)
     if seen.submitter is Submitter.MISSING:
         message = "the Job that was to submit it is gone, and Ray does not know the job"
         return fail(seen, status, JobFailedReason.SUBMISSION_FAILED, message)
@@ -206,16 +212,34 @@ def _absent(seen: Snapshot, status: RayJobStatus) -> Decision:
     if seen.submitter is Submitter.SUCCEEDED or (lost and mode is SubmissionMode.HTTP):
         message = "Ray no longer knows the job: its head has lost its state"
         return fail(seen, status, JobFailedReason.APP_FAILED, message)
+    if mode is SubmissionMode.INTERACTIVE and lost:
+        return _lost(seen, status)
     if mode is not SubmissionMode.HTTP:
-        return _stay(seen, status, *_service(seen), calls=_asks(seen))
+        return _stay(seen, _untold(status), *_service(seen), calls=_asks(seen))
     if submitted is not None and submitted.error is not None:
         failing_for = seen.now - submitted.since
         if submitted.error.permanent or failing_for >= seen.waiting.status_check:
             return fail(seen, status, JobFailedReason.SUBMISSION_FAILED, str(submitted.error))
         notice = Notice(JobEvent.NOT_REACHED, str(submitted.error), warning=True)
         again = seen.waiting.status_check - failing_for
+        status = _untold(status, str(submitted.error))
         return _stay(seen, status, *_service(seen), calls=_SUBMIT, again=again, notices=(notice,))
-    return _stay(seen, status, *_service(seen), calls=_SUBMIT)
+    return _stay(seen, _untold(status), *_service(seen), calls=_SUBMIT)
+
+
+def _lost(seen: Snapshot, status: RayJobStatus) -> Decision:
+    """Who has submitted the job may do so again. That it is to be done is said once."""
+    before, since = seen.job.status, seen.ray.since if seen.ray is not None else seen.now
+    known = before.reason == JobFailedReason.LOST
+    message = f"Ray no longer knows the job: submit it again under the ID {status.job_id}, or delete the RayJob"
+    lost = replace(
+        status,
+        reason=JobFailedReason.LOST,
+        message=message,
+        job_status_check_failure_start_time=before.job_status_check_failure_start_time if known else _second(since),
+    )
+    news = () if known else (Notice(JobEvent.LOST, message, warning=True),)
+    return _stay(seen, lost, *_service(seen), calls=_asks(seen), notices=news)
 
 
 def end(seen: Snapshot, status: RayJobStatus, reason: str = "") -> Decision:
@@ -335,9 +359,18 @@ def _has_begun(seen: Snapshot) -> bool:
         case SubmissionMode.K8S_JOB:
             return seen.job_object
         case SubmissionMode.SIDECAR:
-            return seen.submitter.ended
+            return seen.submitter.ended or (seen.ray is not None and seen.ray.value is not None)
         case _:
             return False
+
+
+def _until_heard(seen: Snapshot) -> timedelta:
+    """How long nothing is concluded from Ray's silence: this process may have just begun to ask, or the dashboard has
+    just stopped answering. Nothing once it has answered, or been silent for long."""
+    ray, grace = seen.ray, seen.waiting.submitter_grace
+    if ray is None:
+        return grace
+    return max(grace - (seen.now - ray.since), timedelta()) if ray.error is not None else timedelta()
 
 
 def _is_to_suspend(seen: Snapshot) -> bool:
@@ -366,10 +399,16 @@ def _as_told(status: RayJobStatus, details: JobDetails) -> RayJobStatus:
     return replace(
         status,
         job_status=details.status,
+        reason="",
         message=details.message,
         ray_job_info=times if times != RayJobInfo() else None,
         job_status_check_failure_start_time=None,
     )
+
+
+def _untold(status: RayJobStatus, trouble: str = "") -> RayJobStatus:
+    """The status while Ray says nothing of the job, and why, if that is known. What it has said before stays."""
+    return replace(status, message=trouble) if status.job_status is JobStatus.NEW else status
 
 
 def _ended(status: RayJobStatus, details: JobDetails | None) -> RayJobStatus | None:
@@ -392,10 +431,10 @@ def _asks(seen: Snapshot) -> frozenset[Call]:
     return _SUBMIT if done else _FOLLOW
 
 
-def _submitter_failed(status: RayJobStatus) -> tuple[JobFailedReason, str]:
-    if status.job_status is JobStatus.FAILED:
-        return JobFailedReason.APP_FAILED, status.message
-    return JobFailedReason.SUBMISSION_FAILED, "what was to submit the job has failed; its log says why"
+_SUBMITTER_FAILED: Final = (
+    JobFailedReason.SUBMISSION_FAILED,
+    "what was to submit the job has failed; its log says why",
+)
 
 
 def _service(seen: Snapshot) -> tuple[Step, ...]:

@@ -17,6 +17,7 @@ class JobEvent(StrEnum):
     FAILED_CREATE_SERVICE = "FailedToCreateService"
     SUBMITTED = "SubmittedRayJob"
     NOT_REACHED = "RayDashboardNotReached"
+    LOST = "RayJobLost"
     COMPLETED = "RayJobCompleted"
     FAILED = "RayJobFailed"
     RETRIED = "RayJobRetried"

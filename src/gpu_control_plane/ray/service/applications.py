@@ -92,7 +92,7 @@ def _deployed(details: ServeDetails | None) -> dict[str, Any]:
     found = [each.deployed_app_config for each in details.applications.values() if each.deployed_app_config]
     if not found or len(found) != len(details.applications):
         return {}
-    beside = {"proxy_location": details.proxy_location, "http_options": details.http_options}
+    beside = {"proxy_location": details.proxy_location, "http_options": details.http_options}  # JSON as it came
     return {**{key: value for key, value in beside.items() if value}, "applications": found}
 
 

@@ -76,7 +76,8 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
 
 def _invalid(s: Snapshot) -> Decision:
     held = conditions.invalid(s.service, s.problems, s.now)
-    status = replace(s.service.status, conditions=held, service_status="")
+    endpoints = s.endpoints if s.backend else 0
+    status = replace(s.service.status, conditions=held, service_status="", num_serve_endpoints=endpoints)
     ready = conditions.reason_of(s.service.status.conditions, ServiceCondition.READY)
     event = EventRecord(reason=ServiceEvent.INVALID, note=s.problems, action="Validate", warning=True)
     return Decision(actions=(_write(s, status),), events=(event,) if ready != ServiceReason.VALIDATION_FAILED else ())

@@ -52,7 +52,7 @@ def of_cluster(lookup: WaitingLookup, cluster: RayCluster) -> Iterable[Overdue]:
 def of_job(lookup: WaitingLookup, job: RayJob) -> Iterable[Overdue]:
     """The job itself, if it waits."""
     if (found := lookup.of_job(job)) is not None:
-        yield Overdue("job", found.since, WaitingEvent.JOB, f"It does not run yet: {found.why}")
+        yield Overdue("job", found.since, WaitingEvent.JOB, f"It does not run: {found.why}")
 
 
 def of_service(lookup: WaitingLookup, service: RayService) -> Iterable[Overdue]:

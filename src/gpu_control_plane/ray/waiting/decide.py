@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster
-from gpu_control_plane.api.ray.job import JobDeploymentStatus, JobStatus, RayJob
+from gpu_control_plane.api.ray.job import JobDeploymentStatus, JobFailedReason, JobStatus, RayJob, SubmissionMode
 from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE, Label, NodeType
+from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import TRUE, find, is_true
 from gpu_control_plane.kube.objects import Condition
@@ -17,7 +18,6 @@ from gpu_control_plane.ray.owned import RayPod
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _COMING_UP: Final = frozenset({JobDeploymentStatus.NEW, JobDeploymentStatus.INITIALIZING})
-_NOT_BEGUN: Final = frozenset({JobStatus.NEW, JobStatus.PENDING})
 
 
 class GroupWaiting(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,13 +60,12 @@ def job_waits(job: RayJob, why: str) -> Waiting | None:
     status = job.status
     between = status.job_deployment_status is JobDeploymentStatus.NEW and status.start_time is not None
     coming = status.job_deployment_status in _COMING_UP and not between
-    queued = status.job_deployment_status is JobDeploymentStatus.RUNNING and status.job_status in _NOT_BEGUN
     since = status.start_time or job.metadata.creation_timestamp
     if job.deleting or job.spec.suspend or since is None or job.spec.managed_by == MANAGED_BY_MULTIKUEUE:
         return None
     if coming:
         return Waiting(since, f"its cluster is not up: {why}" if why else "its cluster is not up")
-    return Waiting(since, "Ray has not begun it: it may ask for more than its cluster has") if queued else None
+    return _of_submitted(job, since) if status.job_deployment_status is JobDeploymentStatus.RUNNING else None
 
 
 def service_waits(service: RayService, why: str) -> Waiting | None:
@@ -78,7 +77,7 @@ def service_waits(service: RayService, why: str) -> Waiting | None:
     ready = find(held, ServiceCondition.READY)
     if service.deleting or stopped or service.spec.managed_by == MANAGED_BY_MULTIKUEUE:
         return None
-    if ready is not None and ready.status == TRUE:
+    if ready is not None and (ready.status == TRUE or _answers_although_edited(service, ready)):
         return None
     since = (ready.last_transition_time if ready is not None else None) or service.metadata.creation_timestamp
     said = _said(ready)
@@ -99,6 +98,36 @@ def group_why(waiting: GroupWaiting, namespace: str) -> str:
         f"{counted(waiting.workers, 'worker')} of group {waiting.group} wait{_s(waiting.workers)} for cards{message}. "
         f"See `kubectl gpu explain pod {waiting.pod} -n {namespace}`"
     )
+
+
+def _of_submitted(job: RayJob, since: datetime) -> Waiting | None:
+    """Of a job whose cluster is up: Ray does not have it yet, has not begun it, or has lost it."""
+    status = job.status
+    if status.reason == JobFailedReason.LOST:
+        return Waiting(status.job_status_check_failure_start_time or since, status.message)
+    if status.job_status is JobStatus.PENDING:
+        return Waiting(since, "Ray has not begun it: it may ask for more than its cluster has")
+    if status.job_status is not JobStatus.NEW:
+        return None
+    said = f": {status.message}" if status.message else ""
+    return Waiting(since, f"Ray does not have it yet{said}; {_who_submits(job)}")
+
+
+def _who_submits(job: RayJob) -> str:
+    match job.spec.submission_mode:
+        case SubmissionMode.HTTP:
+            return "the operator submits it through Ray's dashboard"
+        case SubmissionMode.INTERACTIVE:
+            return f"submit it under the ID {job.status.job_id}"
+        case SubmissionMode.SIDECAR:
+            return "see the container beside its head that submits it"
+        case _:
+            return f"see the Job {job.name} that submits it, and its pod"
+
+
+def _answers_although_edited(service: RayService, ready: Condition) -> bool:
+    """Whether it is not ready only because its spec cannot be carried out any more: what was there before goes on."""
+    return ready.reason == ServiceReason.VALIDATION_FAILED and service.status.num_serve_endpoints > 0
 
 
 def _reasons(cluster: RayCluster, groups: Mapping[str, GroupWaiting]) -> Iterator[str]:

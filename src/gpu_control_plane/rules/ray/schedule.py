@@ -77,8 +77,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
                 raise BadSchedule(f"{zone} is no time zone that is known here: write one such as Europe/Berlin")
         if rest.startswith(_EVERY):
             every = duration(rest.removeprefix(_EVERY).strip())
-            if every is None or every < timedelta(seconds=1):
+            if every is None:
                 raise BadSchedule(f"{rest!r} has no duration: write @every 90s, @every 10m or @every 1h30m")
+            if every < _MINUTE:
+                raise BadSchedule(f"{rest!r} is too often: write @every 1m or longer, since a minute has one job")
             return cls(every=every, zone=zone)
         parts = _MACROS.get(rest, rest).split()
         if len(parts) != len(_FIELDS):

@@ -11,9 +11,10 @@ from gpu_control_plane.api.nvidia.names import DEPLOY, NodeLabel, PodLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy, StoredNVIDIADriver
 from gpu_control_plane.api.pod import Pod, PodSpec
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
+from gpu_control_plane.migration.deployment import Deployment
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, DaemonSetChange, PodRestart
 from gpu_control_plane.operator.migration.desired import desired_stack
-from gpu_control_plane.operator.migration.installation import Deployment, FullDaemonSet, Installation, ReleaseSettings
+from gpu_control_plane.operator.migration.installation import FullDaemonSet, Installation, ReleaseSettings
 from gpu_control_plane.operator.migration.plan import MigrationPlan, plan_migration
 from gpu_control_plane.operator.stack.defaults import with_api_defaults
 from unit.api.nvidia.stock import stock_driver, stock_policy

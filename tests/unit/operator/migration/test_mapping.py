@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from gpu_control_plane.migration.key_mapping import KeyMapping
 from gpu_control_plane.operator.migration.chart_defaults import DEFAULTS
-from gpu_control_plane.operator.migration.mapping import ROWS, KeyMapping, mapping_table, row_for
+from gpu_control_plane.operator.migration.mapping import ROWS, mapping_table, row_for
 
 GUIDE = Path(__file__).parents[4] / "docs" / "migration.md"
 BEGIN, END = "<!-- mapping: begin -->\n", "<!-- mapping: end -->"

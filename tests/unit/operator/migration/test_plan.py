@@ -11,17 +11,13 @@ from gpu_control_plane.api.nvidia.names import NodeLabel
 from gpu_control_plane.api.nvidia.stored import StoredClusterPolicy
 from gpu_control_plane.kube import ObjectMeta, OwnerReference
 from gpu_control_plane.kube.lease_watch import LeaseHolder
+from gpu_control_plane.migration.deployment import Deployment
 from gpu_control_plane.operator.cluster_policy import parse_active_policy
 from gpu_control_plane.operator.gpu_cluster import GPUCluster
 from gpu_control_plane.operator.migration.daemonset_changes import DaemonSetAction, PodRestart
 from gpu_control_plane.operator.migration.desired import DesiredStack, desired_stack
 from gpu_control_plane.operator.migration.differences import differences
-from gpu_control_plane.operator.migration.installation import (
-    Deployment,
-    FullDaemonSet,
-    Installation,
-    ReleaseSettings,
-)
+from gpu_control_plane.operator.migration.installation import FullDaemonSet, Installation, ReleaseSettings
 from gpu_control_plane.operator.migration.label_changes import relabel
 from gpu_control_plane.operator.migration.plan import MigrationPlan, plan_migration
 from gpu_control_plane.operator.migration.values import translate

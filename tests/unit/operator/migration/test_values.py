@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_control_plane.api.nvidia import ClusterPolicySpec, NVIDIADriverSpec
+from gpu_control_plane.migration.key_mapping import KeyMapping
 from gpu_control_plane.operator.migration.chart_defaults import CHART, DEFAULTS
-from gpu_control_plane.operator.migration.mapping import KeyMapping
 from gpu_control_plane.operator.migration.values import BadValues, translate
 
 
@@ -135,6 +135,15 @@ def test_the_agent_takes_nothing_from_nvidias_programs_unless_a_person_says_so()
     assert translate({}).values["managedNodes"] == {"enabledByDefault": False}
 
 
+def test_the_agent_does_nothing_twice_on_a_node_that_it_comes_to_serve() -> None:
+    """Also while NVIDIA's release has the ClusterPolicy, and our values, for that, do not create it."""
+    every = {"labels": False, "exporter": {"enabled": False}, "validator": {"enabled": False}}
+    assert translate({}).values["agent"] == every
+    off = {"gfd": {"enabled": False}, "dcgmExporter": {"enabled": False}}
+    assert translate(off).values["agent"] == {"validator": {"enabled": False}}
+    assert "agent" not in translate({"clusterPolicy": {"deployCR": False}}).values
+
+
 def test_helms_heading_is_no_value() -> None:
     assert translate({"COMPUTED VALUES": None}) == translate({})
 
@@ -222,5 +231,5 @@ def test_every_key_of_a_file_is_used_or_reported_or_empty(values: dict[str, dict
         odd = (inner or {}).get("odd")
         if odd is not None and odd not in ("", []) and section not in {"draDriver", "nfd", "gpuCluster"}:
             assert told & {"odd", f"{section}.odd"}
-    known = {"operator", "controller", "crds", "logLevel", "clusterPolicy", "nvidiaDriver", "managedNodes"}
+    known = {"operator", "controller", "crds", "logLevel", "clusterPolicy", "nvidiaDriver", "managedNodes", "agent"}
     assert set(made.values) <= known

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.ray.dashboard.calls import DashboardCalls, Pace
 from gpu_control_plane.ray.dashboard.errors import DashboardError, NoAnswer
@@ -142,6 +144,128 @@ def test_dashboards_that_hang_hold_up_no_other() -> None:
         assert len(bench.made) == 2
 
     simulate(play)
+
+
+def test_slow_dashboards_of_one_namespace_hold_up_no_other_namespace() -> None:
+    """1,000 dashboards answer, each only after 4.5 seconds; that of a neighbour keeps its rhythm from the beginning."""
+
+    async def play(bench: Bench) -> None:
+        async def slow() -> str:
+            await asyncio.sleep(4.5)
+            return "RUNNING"
+
+        for number in range(1000):
+            bench.calls.ask(Key(f"slow-{number}", "noisy"), "job", slow, every=2)
+        await asyncio.sleep(1)
+        bench.calls.ask(KEY, "job", bench.call, every=2)
+        for turn in range(100):
+            bench.gives = str(turn)
+            await asyncio.sleep(2.3)
+            assert len(bench.made) >= turn + 1, f"not called in time after {turn} turns"
+
+    simulate(play)
+
+
+def test_a_new_dashboard_is_called_within_seconds_while_those_of_many_namespaces_are_slow() -> None:
+    async def play(bench: Bench) -> None:
+        async def slow() -> str:
+            await asyncio.sleep(4.5)
+            return "RUNNING"
+
+        for number in range(2000):
+            bench.calls.ask(Key(f"slow-{number}", f"noisy-{number % 5}"), "job", slow, every=2)
+        await asyncio.sleep(1)
+        bench.calls.ask(KEY, "job", bench.call, every=2)
+        await asyncio.sleep(4)
+        assert len(bench.made) == 1
+        for turn in range(20):
+            made = len(bench.made)
+            bench.gives = str(turn)
+            await asyncio.sleep(7)
+            assert len(bench.made) > made
+
+    simulate(play)
+
+
+def test_a_slow_dashboard_is_called_within_seconds_while_others_are_slow() -> None:
+    async def play(bench: Bench) -> None:
+        async def slow() -> str:
+            await asyncio.sleep(4.5)
+            return "RUNNING"
+
+        async def mine() -> str:
+            await asyncio.sleep(1.5)
+            return await bench.call()
+
+        for number in range(1000):
+            bench.calls.ask(Key(f"slow-{number}", "noisy"), "job", slow, every=2)
+        bench.calls.ask(KEY, "job", mine, every=2)
+        for turn in range(20):
+            bench.gives = str(turn)
+            await asyncio.sleep(4)
+            assert len(bench.made) >= turn + 1
+
+    simulate(play)
+
+
+def test_calls_that_end_while_they_wait_leave_their_places_to_others() -> None:
+    async def play(bench: Bench) -> None:
+        keys = [Key(f"hangs-{number}", "team") for number in range(50)]
+        for turn in range(20):
+            for key in keys:
+                bench.calls.ask(key, "job", bench.hang, every=2)
+            await asyncio.sleep(0.1 * turn)
+            for key in keys:
+                bench.calls.forget(key)
+        await asyncio.sleep(0)
+        for key in keys[:4]:
+            bench.calls.ask(key, "job", bench.call)
+        await asyncio.sleep(0.1)
+        assert len(bench.made) == 4
+
+    simulate(play, Pace(at_once=4, at_once_for_namespace=4, slow_at_once=2))
+
+
+class Large(msgspec.Struct, frozen=True):
+    size: int
+
+
+def test_answers_of_one_namespace_take_so_much_memory_and_no_more() -> None:
+    async def play(bench: Bench) -> None:
+        async def large() -> Large:
+            return Large(size=30)
+
+        keys = [Key(f"large-{number}", "noisy") for number in range(4)]
+        for key in (*keys, KEY):
+            bench.calls.ask(key, "serve", large, every=2)
+            await asyncio.sleep(10)
+        answers = [bench.calls.latest(key, "serve") for key in (*keys, KEY)]
+        kept = [answer is not None and answer.value is not None for answer in answers]
+        assert kept == [True, True, True, False, True]
+        assert answers[3] is not None
+        assert "the dashboards of the namespace noisy say takes more than" in str(answers[3].error)
+        bench.calls.forget(keys[0])
+        await asyncio.sleep(40)
+        later = bench.calls.latest(keys[3], "serve")
+        assert later is not None
+        assert later.value == Large(size=30)
+
+    simulate(play, Pace(kept_of_namespace=100))
+
+
+def test_all_answers_take_so_much_memory_and_no_more() -> None:
+    async def play(bench: Bench) -> None:
+        async def large() -> Large:
+            return Large(size=30)
+
+        keys = [Key("large", f"team-{number}") for number in range(4)]
+        for key in keys:
+            bench.calls.ask(key, "serve", large, every=2)
+            await asyncio.sleep(0.1)
+        answers = [bench.calls.latest(key, "serve") for key in keys]
+        assert [answer is not None and answer.error is None for answer in answers] == [True, True, True, False]
+
+    simulate(play, Pace(kept=100))
 
 
 def test_no_more_calls_are_made_at_once_than_allowed() -> None:

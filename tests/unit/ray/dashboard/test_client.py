@@ -1,10 +1,13 @@
 """Requests to dashboards: what Ray answers is understood, and what others answer does no harm."""
 
 import asyncio
+import gc
 import ipaddress
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -13,6 +16,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gpu_control_plane.api.ray.job import JobStatus
 from gpu_control_plane.kube.config import Access, Config
+from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.ray.dashboard.calls import DashboardCalls
 from gpu_control_plane.ray.dashboard.client import Dashboard
 from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError, NoAnswer, NotLetIn, Refused
 from gpu_control_plane.ray.dashboard.exchange import Deadlines, Exchange, Target, is_reachable
@@ -20,6 +25,7 @@ from gpu_control_plane.ray.dashboard.models import JobSubmission
 from ray_dashboard import FakeDashboard, Fault
 
 SUBMISSION = JobSubmission(entrypoint="python job.py", submission_id="demo-x1")
+KEY = Key("demo", "team")
 QUICK = Deadlines(connect=0.2, read=0.2, read_through_api_server=0.2, write=0.2)
 
 
@@ -46,6 +52,13 @@ async def fake() -> AsyncIterator[FakeDashboard]:
 @pytest.fixture
 async def dashboard() -> AsyncIterator[Dashboard]:
     async with Dashboard(_exchange()) as dashboard:
+        yield dashboard
+
+
+@pytest.fixture
+async def patient() -> AsyncIterator[Dashboard]:
+    """To read megabytes may take a while on a busy machine."""
+    async with Dashboard(_exchange(deadlines=Deadlines(read=20))) as dashboard:
         yield dashboard
 
 
@@ -273,12 +286,94 @@ async def test_what_is_kept_of_an_answer_has_a_bound(dashboard: Dashboard) -> No
     """Answers of all dashboards are kept for as long as their jobs are followed."""
 
     async def talkative(_request: web.Request) -> web.Response:
-        text = "x" * 1_000_000
+        text = "x" * 100_000
         return web.json_response({"status": text, "message": text, "entrypoint": text, "error_type": text})
 
     async with _served(talkative) as url:
         held = await dashboard.job(Target(url=url), "demo-x1")
     assert len(msgspec.json.encode(held)) < 3000
+
+
+_LARGE: Final = {
+    "a configuration of many objects": {"a": {"status": "RUNNING", "deployed_app_config": {"x": [{}] * 340_000}}},
+    "many replicas": {"a": {"status": "RUNNING", "deployments": {"D": {"replicas": [{}] * 340_000}}}},
+    "many applications": {f"{number:x}": {} for number in range(4900)},
+    "long texts": {f"{number:x}": {"status": "x" * 9999, "message": "é" * 9999} for number in range(9)},
+}
+
+
+@pytest.mark.parametrize("applications", _LARGE.values(), ids=_LARGE.keys())
+async def test_what_is_kept_of_ray_serve_takes_little_more_memory_than_it_has_bytes(
+    patient: Dashboard, applications: Any
+) -> None:
+    """Read as objects, the first of these would be thirty times as large."""
+    body = msgspec.json.encode({"applications": applications})
+
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    async with _served(large) as url:
+        await patient.serve(Target(url=url))  # what is made once is there
+        tracemalloc.start()
+        try:
+            kept = [await patient.serve(Target(url=url)) for _ in range(3)]
+            gc.collect()
+            taken, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert taken < 3 * (2 << 20)
+    assert most < 64 << 20
+    assert taken < 2 * sum(each.size for each in kept) + (256 << 10), "it takes more than it says"
+
+
+@pytest.mark.parametrize(
+    ("applications", "said"),
+    [
+        ({"a": {"deployed_app_config": {"x": "y" * (1 << 20)}}}, "with more than 1024 KiB; that is not read"),
+        ({f"{number:x}": {} for number in range(5001)}, "more than 5000 applications and deployments"),
+        ({"a": {"deployments": {f"{number:x}": {} for number in range(5000)}}}, "more than 5000 applications"),
+    ],
+)
+async def test_too_much_of_ray_serve_is_not_read_and_said(patient: Dashboard, applications: Any, said: str) -> None:
+    async def large(_request: web.Request) -> web.Response:
+        return web.json_response({"applications": applications})
+
+    async with _served(large) as url:
+        with pytest.raises(BadAnswer, match=said):
+            await patient.serve(Target(url=url))
+
+
+async def test_a_configuration_of_thousands_of_lines_with_hundreds_of_replicas_is_read(patient: Dashboard) -> None:
+    config = {"name": "a", "deployments": [{"name": "D", "user_config": {"text": "x" * 110_000}}]}
+    replica = {"state": "RUNNING", "replica_id": "x" * 600}
+    deployment = {"status": "HEALTHY", "deployment_config": config["deployments"], "replicas": [replica] * 1000}
+    application = {"status": "RUNNING", "deployed_app_config": config, "deployments": {"D": deployment}}
+
+    async def large(_request: web.Request) -> web.Response:
+        return web.json_response({"applications": {"a": application}, "http_options": {"port": 8000}})
+
+    async with _served(large) as url:
+        details = await patient.serve(Target(url=url))
+    held = details.applications["a"]
+    assert held.deployed_app_config is not None
+    assert msgspec.json.decode(held.deployed_app_config) == config
+    assert held.deployments["D"].answers
+
+
+async def test_an_error_keeps_nothing_of_what_was_read(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    """Errors are kept like answers, and a traceback has all that was at hand when it was raised."""
+    calls, answered = DashboardCalls(), asyncio.Event()
+    calls.signal.on_change(lambda _old, _new: answered.set())
+    running = asyncio.create_task(calls.run())
+    async with fake.failing(Fault.NONSENSE):
+        calls.ask(KEY, "serve", lambda: dashboard.serve(Target(url=fake.url)))
+        await answered.wait()
+    running.cancel()
+    answer = calls.latest(KEY, "serve")
+    assert answer is not None
+    error = answer.error
+    assert isinstance(error, BadAnswer)
+    assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
 
 
 async def test_cookies_of_one_dashboard_are_not_shown_to_it_again(dashboard: Dashboard) -> None:

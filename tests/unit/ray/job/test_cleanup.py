@@ -112,6 +112,7 @@ def test_a_selected_cluster_never_goes_and_the_rayjob_does_where_a_rule_says_so(
     [
         ("DeadlineExceeded", "RUNNING", 10, True),
         ("JobStatusCheckTimeoutExceeded", "", 10, True),
+        ("PreRunningDeadlineExceeded", "", 10, True),
         ("DeadlineExceeded", "FAILED", 10, False),
         ("DeadlineExceeded", "RUNNING", 301, False),
         ("AppFailed", "RUNNING", 10, False),

@@ -18,6 +18,7 @@ HTTP = {"submissionMode": "HTTPMode"}
 INTERACTIVE = {"submissionMode": "InteractiveMode"}
 SIDECAR = {"submissionMode": "SidecarMode"}
 LATE = {"activeDeadlineSeconds": 60}
+TOO_LATE_TO_RUN = {"preRunningDeadlineSeconds": 60}
 IN_TIME = {"activeDeadlineSeconds": 61}
 
 
@@ -154,6 +155,44 @@ def test_a_job_that_has_been_submitted_is_followed_before_any_clock_counts(spec:
     decision = decide(seen(job("Initializing", spec=late), **around))
     assert (str(decision.status.job_deployment_status), Call.FOLLOW in decision.calls) == ("Running", True)
     assert Step.MAKE_SUBMITTER not in decision.steps
+
+
+@pytest.mark.parametrize(
+    ("spec", "ray", "then"),
+    [
+        # the head submits before the workers are up
+        ({}, told("PENDING"), ("Running", "")),
+        ({}, told("RUNNING"), ("Running", "")),
+        ({}, told(None), ("Initializing", "")),
+        ({}, failing(AWAY, seconds=999), ("Initializing", "")),
+        # and what Ray says counts before the clocks, as far as it says something
+        (LATE, told("RUNNING"), ("Running", "")),
+        (TOO_LATE_TO_RUN, told("SUCCEEDED"), ("Running", "")),
+        (TOO_LATE_TO_RUN, told(None), ("Failed", "PreRunningDeadlineExceeded")),
+        (LATE, told(None), ("Failed", "DeadlineExceeded")),
+        (LATE, None, ("Initializing", "")),
+        (TOO_LATE_TO_RUN, None, ("Initializing", "")),
+        (TOO_LATE_TO_RUN, failing(AWAY, seconds=29), ("Initializing", "")),
+        (TOO_LATE_TO_RUN, failing(AWAY, seconds=30), ("Failed", "PreRunningDeadlineExceeded")),
+        ({"suspend": True}, None, ("Initializing", "")),
+        ({"suspend": True}, told("RUNNING"), ("Running", "")),
+        ({"suspend": True}, told(None), ("Suspending", "")),
+    ],
+)
+def test_a_job_that_the_head_submits_is_looked_for_while_the_workers_come_up(
+    spec: dict[str, Any], ray: Any, then: tuple[str, str]
+) -> None:
+    given = job("Initializing", spec={**SIDECAR, **spec})
+    around = {"cluster": cluster(None), "submitter": Submitter.ACTIVE, "ray": ray}
+    decision = decide(seen(given, **around))
+    assert outcome(seen(given, **around)) == then
+    assert (Call.FOLLOW in decision.calls) is (then[0] in {"Initializing", "Running"})
+
+
+def test_a_head_that_is_not_there_is_not_asked() -> None:
+    given = job("Initializing", spec={**SIDECAR, **TOO_LATE_TO_RUN})
+    assert decide(seen(job("Initializing", spec=SIDECAR), cluster=cluster(None), head=False)).calls == frozenset()
+    assert outcome(seen(given, cluster=cluster(None), head=False)) == ("Failed", "PreRunningDeadlineExceeded")
 
 
 def test_a_job_on_a_selected_cluster_is_not_suspended() -> None:
@@ -303,6 +342,52 @@ def test_while_it_runs(spec: dict[str, Any], around: dict[str, Any], then: tuple
 def test_an_end_that_ray_has_told_before_counts_when_nothing_can_be_asked_any_more() -> None:
     recorded = job("Running", jobStatus="SUCCEEDED")
     assert outcome(seen(recorded, cluster=None, submitter=Submitter.MISSING)) == ("Complete", "")
+
+
+@pytest.mark.parametrize(
+    ("job_status", "seconds", "then"),
+    [
+        ("RUNNING", 30, ("Running", "")),
+        ("PENDING", 299, ("Running", "")),
+        ("RUNNING", 300, ("Failed", "JobStatusCheckTimeoutExceeded")),
+    ],
+)
+def test_a_job_that_ray_had_is_not_failed_for_its_submitter_while_ray_is_silent(
+    job_status: str, seconds: int, then: tuple[str, str]
+) -> None:
+    held = job("Running", jobStatus=job_status)
+    assert outcome(seen(held, ray=failing(AWAY, seconds=seconds), submitter=Submitter.FAILED)) == then
+
+
+def test_a_person_is_told_once_that_ray_has_lost_the_job() -> None:
+    held = job("Running", spec=INTERACTIVE, jobStatus="RUNNING", message="Job is currently running.")
+    first = decide(seen(held, ray=told(None, seconds_ago=5)))
+    status = first.status
+    message = "Ray no longer knows the job: submit it again under the ID demo-x1, or delete the RayJob"
+    assert (status.job_deployment_status, status.job_status) == ("Running", "RUNNING")
+    assert (status.reason, status.message) == ("JobLost", message)
+    assert status.job_status_check_failure_start_time == NOW - timedelta(seconds=5)
+    assert [(notice.reason, notice.warning) for notice in first.notices] == [(JobEvent.LOST, True)]
+
+    again = decide(seen(replace(held, status=status), ray=told(None)))
+    assert (again.status, again.notices) == (status, ())
+    found = decide(seen(replace(held, status=status), ray=told("RUNNING", message="it runs"))).status
+    assert (found.reason, found.message, found.job_status_check_failure_start_time) == ("", "it runs", None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "around", "message"),
+    [
+        ({}, {"ray": failing(AWAY, seconds=45), "submitter": Submitter.ACTIVE}, str(AWAY)),
+        (HTTP, {"ray": told(None), "submitted": failing(Refused(500, "busy"), seconds=5)}, "busy"),
+        ({}, {"ray": told(None), "submitter": Submitter.ACTIVE}, ""),
+    ],
+)
+def test_why_ray_does_not_have_a_job_is_in_its_status(spec: Any, around: dict[str, Any], message: str) -> None:
+    assert decide(seen(job("Running", spec=spec, message="before"), **around)).status.message == message
+    running = job("Running", spec=spec, jobStatus="RUNNING", message="before")
+    if around["ray"].error is not None:
+        assert decide(seen(running, **around)).status.message == "before"
 
 
 def test_http_submits_when_ray_does_not_know_the_job() -> None:

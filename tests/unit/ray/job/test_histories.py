@@ -24,7 +24,8 @@ from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, S
 from gpu_control_plane.ray.job.submission import call_name
 from unit.ray.job.builders import NOW, cluster, job
 
-MODES = ("K8sJobMode", "HTTPMode", "InteractiveMode")
+MODES = ("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode")
+CLOCKS = ("DeadlineExceeded", "PreRunningDeadlineExceeded")
 EVENTS = (
     *("reconcile", "answer", "submitter acts", "ready", "gone") * 3,
     "crash after 0",
@@ -50,8 +51,8 @@ EVENTS = (
 class World:
     """What is in the API server and in Ray, and what the operator remembers."""
 
-    def __init__(self, mode: str, fates: list[str], backoff_limit: int) -> None:
-        self.job: RayJob = job(spec={"submissionMode": mode, "backoffLimit": backoff_limit})
+    def __init__(self, mode: str, fates: list[str], backoff_limit: int, **deadlines: int | None) -> None:
+        self.job: RayJob = job(spec={"submissionMode": mode, "backoffLimit": backoff_limit, **deadlines})
         self.mode = mode
         self.fates = fates
         """How the tries end, in their order."""
@@ -61,6 +62,10 @@ class World:
         """Names of clusters that were made, in their order."""
         self.submitter: Submitter | None = None
         """The Job of Kubernetes, if it is there."""
+        self.beside_head = Submitter.ACTIVE
+        """The container of the head that submits; with `SidecarMode`."""
+        self.head = True
+        """Whether the cluster that is there has its head."""
         self.jobs: dict[tuple[str, str], JobStatus] = {}
         """What Ray has, by cluster and ID."""
         self.submissions: list[tuple[str, str]] = []
@@ -79,7 +84,10 @@ class World:
     def look(self) -> Snapshot:
         held = self.job
         there = self.clusters.get(held.status.ray_cluster_name)
-        submitter = (self.submitter or Submitter.MISSING) if self.mode == "K8sJobMode" else Submitter.NONE
+        submitter = {
+            "K8sJobMode": self.submitter or Submitter.MISSING,
+            "SidecarMode": self.beside_head if there is not None and self.head else Submitter.ACTIVE,
+        }.get(self.mode, Submitter.NONE)
         submitted = self.answers.get(call_name(held, Call.SUBMIT, submitter, submitted=False))
         done = submitted is not None and submitted.error is None
         return Snapshot(
@@ -90,6 +98,7 @@ class World:
             own_clusters=tuple(self.clusters.values()),
             submitter=submitter,
             job_object=self.submitter is not None,
+            head=there is not None and self.head,
             ray=self.answers.get(call_name(held, Call.FOLLOW, submitter, submitted=done)),
             submitted=submitted,
             problems=self.problems,
@@ -99,6 +108,7 @@ class World:
         """One reconcile; whether anything was written. The operator dies before the write of that number."""
         seen = self.look()
         decision = decide(seen)
+        check_clocks(seen, decision)
         self.names += 1
         written = False
         for step in decision.steps:
@@ -136,6 +146,7 @@ class World:
                     cluster(None), metadata=replace(cluster().metadata, name=name)
                 )
                 assert len(self.clusters) == 1, "two clusters at once"
+                self.beside_head, self.head = Submitter.ACTIVE, True
             case Step.MAKE_SUBMITTER:
                 if self.submitter is not None:
                     return False
@@ -163,7 +174,7 @@ class World:
             if call is Call.SUBMIT and held is not None and held.error is None:
                 continue
             value, error = None, None
-            if self.down or self.job.status.ray_cluster_name not in self.clusters:
+            if self.down or not self.head or self.job.status.ray_cluster_name not in self.clusters:
                 error = NoAnswer("away")
             else:
                 value = self.ask(call)
@@ -180,6 +191,10 @@ class World:
         if call is Call.FOLLOW:
             held = self.jobs.get(key)
             return None if held is None else JobDetails(status=held)
+        if call is Call.STOP:
+            running = key in self.jobs and not self.jobs[key].terminal
+            self.jobs |= {key: JobStatus.STOPPED} if running else {}
+            return running
         self.submit(key)
         return key[1]
 
@@ -193,13 +208,17 @@ class World:
 
     def submitter_acts(self) -> None:
         key = (self.job.status.ray_cluster_name, self.job.status.job_id)
-        if self.submitter is not Submitter.ACTIVE or key[0] not in self.clusters:
+        beside = self.mode == "SidecarMode"
+        acting = self.beside_head if beside else self.submitter
+        if acting is not Submitter.ACTIVE or key[0] not in self.clusters or not self.head:
             return
         held = self.jobs.get(key)
         if held is None:
             self.submit(key)
         elif held.terminal:
-            self.submitter = Submitter.FAILED if held is JobStatus.FAILED else Submitter.SUCCEEDED
+            ended = Submitter.FAILED if held is JobStatus.FAILED else Submitter.SUCCEEDED
+            self.beside_head = ended if beside else self.beside_head
+            self.submitter = self.submitter if beside else ended
 
     def person_submits(self) -> None:
         """A person submits the job when the cluster is up, and again if its head has lost it."""
@@ -250,6 +269,11 @@ class World:
             case "head restarts":
                 self.heads_lost |= any(not held.terminal for held in self.jobs.values())
                 self.jobs = {key: held for key, held in self.jobs.items() if held.terminal}
+                if self.mode == "SidecarMode" and self.clusters:
+                    # The head of a cluster that has been up once is not made anew.
+                    self.heads_lost = True
+                    self.head = all(held.status.state is not ClusterState.READY for held in self.clusters.values())
+                    self.beside_head = Submitter.ACTIVE
             case "suspend" | "resume":
                 self.job = replace(self.job, spec=replace(self.job.spec, suspend=event == "suspend"))
 
@@ -280,6 +304,19 @@ class World:
         raise AssertionError(f"it never comes to rest: {self.job.status}")
 
 
+def check_clocks(seen: Snapshot, decision: Decision) -> None:
+    """Our clocks end no job before Ray has been heard about it, where Ray may have it."""
+    begins = decision.status.reason in CLOCKS and seen.job.status.reason not in CLOCKS
+    running = str(seen.job.status.job_deployment_status) == "Running"
+    beside = seen.job.spec.submission_mode == "SidecarMode" and seen.head
+    if begins and (running or beside):
+        assert seen.ray is not None, "Ray was not asked"
+        told = seen.ray.value
+        assert told is None or not told.status.terminal, "a job that has ended was failed"
+        assert told is None or decision.status.reason == "DeadlineExceeded", "a job that runs did not begin in time"
+
+
+DEADLINES = st.sampled_from([None, 30, 1800, 9000])
 HISTORIES = st.lists(st.sampled_from(EVENTS), min_size=20, max_size=80)
 
 
@@ -289,11 +326,19 @@ HISTORIES = st.lists(st.sampled_from(EVENTS), min_size=20, max_size=80)
     events=HISTORIES,
     fates=st.lists(st.sampled_from(["SUCCEEDED", "FAILED", "STOPPED"]), min_size=1, max_size=3),
     backoff_limit=st.integers(0, 2),
+    deadline=DEADLINES,
+    pre_running=DEADLINES,
 )
 def test_each_try_is_submitted_once_and_the_end_is_what_ray_says(
-    mode: str, events: list[str], fates: list[str], backoff_limit: int
+    *,
+    mode: str,
+    events: list[str],
+    fates: list[str],
+    backoff_limit: int,
+    deadline: int | None,
+    pre_running: int | None,
 ) -> None:
-    world = World(mode, fates, backoff_limit)
+    world = World(mode, fates, backoff_limit, activeDeadlineSeconds=deadline, preRunningDeadlineSeconds=pre_running)
     for event in events:
         world.move(event)
     world.finish()
@@ -302,7 +347,10 @@ def test_each_try_is_submitted_once_and_the_end_is_what_ray_says(
     last = world.jobs.get((status.ray_cluster_name, status.job_id))
     if not world.heads_lost:
         assert len(set(world.submissions)) == len(world.submissions), "a job was submitted twice"
-    if not world.heads_lost and not world.was_down:
+    if status.reason in CLOCKS:
+        assert deadline is not None or pre_running is not None
+        assert str(status.job_deployment_status) == "Failed"
+    elif not world.heads_lost and not world.was_down:
         assert last is not None
         assert status.job_status is last
         assert str(status.job_deployment_status) == ("Failed" if last is JobStatus.FAILED else "Complete")
@@ -310,5 +358,5 @@ def test_each_try_is_submitted_once_and_the_end_is_what_ray_says(
         if last is JobStatus.FAILED:
             assert status.failed == backoff_limit + 1
     elif last is JobStatus.SUCCEEDED and str(status.job_deployment_status) == "Failed":
-        # Only what Ray could not say for as long as the table allows.
-        assert world.was_down
+        # Only what Ray could not say for as long as the table allows, or at all: its head is gone for good.
+        assert world.was_down or not world.head

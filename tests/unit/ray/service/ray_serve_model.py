@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.ray.dashboard.calls import Answer
-from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails, ServeReplica
+from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails
 from gpu_control_plane.ray.demand import group_pods
 from gpu_control_plane.ray.owned import RayPod, is_owned
 
@@ -95,12 +97,12 @@ class RayServeModel:
         image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
         deployment = ServeDeployment(
             status="HEALTHY" if runs and whole else "UPSCALING",
-            replicas=(ServeReplica(state="RUNNING" if runs else "STARTING"),),
+            replica_runs=runs,
         )
         application = ServeApplication(
             status="DEPLOY_FAILED" if image in self.applications_fail else "RUNNING" if runs and whole else "DEPLOYING",
             deployments={"D": deployment},
-            deployed_app_config={"name": "a"},
+            deployed_app_config=msgspec.Raw(b'{"name":"a"}'),
         )
         return ServeDetails(applications={"a": application})
 

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+import msgspec
 import pytest
 
 from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDetails
 from gpu_control_plane.ray.service.applications import (
     BadConfig,
     accepted_annotation,
@@ -57,6 +59,18 @@ def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_cap
     assert is_accepted(kept, annotation)
     assert not is_accepted(serve_config_update({"applications": [1]}, annotation, 60, follows=False), annotation)
     assert digest_of(annotation) == config_hash({"applications": []})
+
+
+def test_the_configuration_that_a_cluster_keeps_is_put_as_it_came() -> None:
+    given = b'{"name":"a","user_config":{"v":1.50}}'
+    application = ServeApplication(status="RUNNING", deployed_app_config=msgspec.Raw(given))
+    details = ServeDetails(applications={"a": application}, http_options=msgspec.Raw(b'{"port":8000}'))
+    body = serve_config_update({}, "digest:100@x", 60, follows=False).body(details)
+    assert msgspec.json.encode(body) == (
+        b'{"http_options":{"port":8000},"applications":[' + given + b'],"target_capacity":60}'
+    )
+    unknown = ServeDetails(applications={"b": ServeApplication(), **details.applications})
+    assert serve_config_update({}, "digest:100@x", 60, follows=False).body(unknown) is None
 
 
 def test_applications_lost_with_the_head_are_told_again_while_another_cluster_is_to_take_over() -> None:

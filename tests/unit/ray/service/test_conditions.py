@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.names import Annotation, Finalizer
 from gpu_control_plane.api.ray.service import ServiceCondition
-from gpu_control_plane.ray.service.actions import RemoveFinalizer
+from gpu_control_plane.ray.service.actions import RemoveFinalizer, WriteStatus
 from gpu_control_plane.ray.service.decide import decide
 from unit.ray.service.builders import POOL, START, group, service_of
 from unit.ray.service.service_model import RayServiceModel, running, situation
@@ -103,6 +103,10 @@ def test_an_invalid_spec_changes_nothing_and_is_left_by_correcting_it() -> None:
     assert len(decision.actions) == 1
     model.apply(decision.actions[0])
     assert situation(model, ServiceCondition.READY) == ("False", "ValidationFailed")
+    assert model.service.status.num_serve_endpoints > 0
+    silent = decide(replace(model.snapshot(), problems="spec.x: it is wrong.", endpoints=0)).actions[0]
+    assert isinstance(silent, WriteStatus)
+    assert silent.status.num_serve_endpoints == 0
     model.reconcile()
     assert situation(model, ServiceCondition.READY) == ("True", "NonZeroServeEndpoints")
 

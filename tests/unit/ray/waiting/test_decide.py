@@ -49,6 +49,8 @@ def test_a_pod_belongs_to_its_controller_and_not_to_its_label() -> None:
         ({"jobDeploymentStatus": "", "startTime": HOURS_AGO, "failed": 1}, False),
         ({"jobDeploymentStatus": "Running", "jobStatus": "PENDING"}, True),
         ({"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}, False),
+        ({"jobDeploymentStatus": "Running", "jobStatus": "RUNNING", "reason": "JobLost"}, True),
+        ({"jobDeploymentStatus": "Failed", "jobStatus": "RUNNING", "reason": "JobLost"}, False),
         ({"jobDeploymentStatus": "Waiting"}, False),
         ({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"}, False),
         ({"jobDeploymentStatus": "Failed"}, False),
@@ -61,6 +63,34 @@ def test_a_job_waits_while_it_is_meant_to_run_and_does_not(status: dict[str, Any
     assert (lookup().of_job(job(**status)) is not None) is waits
     assert lookup().of_job(job(spec={"suspend": True}, **status)) is None
     assert lookup().of_job(job(spec={"managedBy": "kueue.x-k8s.io/multikueue"}, **status)) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "why"),
+    [
+        ("K8sJobMode", {"jobStatus": "PENDING"}, "Ray has not begun it: it may ask for more than its cluster has"),
+        ("K8sJobMode", {}, "Ray does not have it yet; see the Job train that submits it, and its pod"),
+        (
+            "HTTPMode",
+            {"message": "cannot connect"},
+            "Ray does not have it yet: cannot connect; the operator submits it through Ray's dashboard",
+        ),
+        ("SidecarMode", {}, "Ray does not have it yet; see the container beside its head that submits it"),
+        ("InteractiveMode", {"jobId": "mine"}, "Ray does not have it yet; submit it under the ID mine"),
+        ("InteractiveMode", {"jobStatus": "RUNNING", "reason": "JobLost", "message": "lost"}, "lost"),
+    ],
+)
+def test_a_job_that_was_submitted_says_what_it_waits_for(mode: str, status: dict[str, Any], why: str) -> None:
+    found = lookup().of_job(job(spec={"submissionMode": mode}, jobDeploymentStatus="Running", **status))
+    assert found is not None
+    assert found.why == why
+
+
+def test_a_job_that_ray_has_lost_waits_since_then() -> None:
+    lost: dict[str, Any] = {"jobStatus": "RUNNING", "reason": "JobLost", "jobStatusCheckFailureStartTime": NOON}
+    found = lookup().of_job(job(jobDeploymentStatus="Running", startTime=HOURS_AGO, **lost))
+    assert found is not None
+    assert found.since == NOON
 
 
 def test_a_try_waits_since_it_began() -> None:
@@ -110,6 +140,10 @@ def test_a_service_waits_until_it_is_ready() -> None:
     assert lookup().of_service(service(conditions=[condition("Ready", "True")])) is None
     assert lookup().of_service(service(conditions=[unready], spec={"suspend": True})) is None
     assert lookup().of_service(service(conditions=[unready, condition("Suspended", "True")])) is None
+    invalid = condition("Ready", "False", "ValidationFailed", "spec.x: it is wrong.")
+    assert lookup().of_service(service(conditions=[invalid], numServeEndpoints=2)) is None, "it goes on as it was"
+    assert lookup().of_service(service(conditions=[invalid])) is not None
+    assert lookup().of_service(service(conditions=[unready], numServeEndpoints=2)) is not None
     fresh = lookup().of_service(service())
     assert fresh is not None
     assert fresh.since == HALF_PAST

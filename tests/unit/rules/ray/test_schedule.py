@@ -79,6 +79,7 @@ def test_clocks_that_change(text: str, after: str, due: list[str]) -> None:
         ("*/0 * * * *", "'0' is not possible in the field minute: write 1 to 9999"),
         ("1,,2 * * * *", "'' is not possible in the field minute: write 0 to 59"),
         ("@every soon", "'@every soon' has no duration: write @every 90s, @every 10m or @every 1h30m"),
+        ("@every 59s", "'@every 59s' is too often: write @every 1m or longer, since a minute has one job"),
         ("TZ=Nowhere * * * * *", "Nowhere is no time zone that is known here: write one such as Europe/Berlin"),
     ],
 )

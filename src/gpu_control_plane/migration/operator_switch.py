@@ -15,17 +15,16 @@ from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.lease_watch import LeaseHolder, TimedLease, active_holder, lease_selection, observe
 from gpu_control_plane.kube.times import utc_now
 from gpu_control_plane.kube.watch import ApiSource
-from gpu_control_plane.operator.migration.installation import (
-    NVIDIA,
+from gpu_control_plane.migration.deployment import Deployment
+from gpu_control_plane.migration.other_operator import (
     REPLICAS_BEFORE,
     TAKEN_FROM,
-    Deployment,
     OtherOperator,
-    believed,
     current_holder,
     holder_pod,
     operator_deployments,
     our_lease,
+    trusted_leases,
 )
 
 
@@ -45,9 +44,7 @@ class SwitchResult(msgspec.Struct, frozen=True):
     """Another replica of that operator that is still active."""
 
 
-async def find_operator(
-    client: Client, own_namespace: str, namespace: str | None, *, what: OtherOperator = NVIDIA
-) -> Deployment:
+async def find_operator(client: Client, what: OtherOperator, own_namespace: str, namespace: str | None) -> Deployment:
     """The one Deployment of another operator. Our controllers run in `own_namespace`."""
     found = await operator_deployments(client, own_namespace, namespace, what=what)
     if not found:
@@ -72,12 +69,12 @@ async def our_controller_runs(client: Client, namespace: str) -> bool:
 
 async def take_over(
     client: Client,
+    what: OtherOperator,
     operator: Deployment,
     own_namespace: str,
     *,
     progress: Callable[[str], None] = lambda _text: None,
     timeout: float = 180.0,
-    what: OtherOperator = NVIDIA,
 ) -> SwitchResult:
     """Scale the other operator to zero, wait until its pods are gone, and delete its Lease."""
     place = operator.metadata.namespace or ""
@@ -96,7 +93,7 @@ async def take_over(
     await _wait_until_gone(client, Selection(place, labels=operator.selector), progress, timeout, what)
     deleted = await _delete_lease(client, place, what)
     now, trusted = utc_now(), what.trusted(own_namespace)
-    left = believed(await client.list(TimedLease, lease_selection(what.lease)), trusted)
+    left = trusted_leases(await client.list(TimedLease, lease_selection(what.lease)), trusted)
     other = active_holder((observe(lease, now) for lease in left), now)
     return SwitchResult(place, operator.name, replicas, lease_deleted=deleted, other_holder=other)
 
