@@ -61,6 +61,11 @@ class FakeDashboard:
         self.serves = False
         """What the proxy of Ray Serve answers at `/-/healthz`."""
         self.components: dict[str, dict[str, Any]] = {"driver": {"is_active": "INACTIVE", "reason": None}}
+        self.actors: dict[str, list[str]] = {}
+        """The namespaces of its actors, by state."""
+        self.imperative: list[str] = []
+        """Applications of Ray Serve that a driver has deployed, and no configuration."""
+        self.has_serve = True
         self.asked = asyncio.Event()
         """Set when a request has come; for tests that wait for one."""
         self._now = now
@@ -90,6 +95,7 @@ class FakeDashboard:
         app.router.add_put("/api/serve/applications/", self._put_serve)
         app.router.add_get("/api/gcs_healthz", _success)
         app.router.add_get("/api/component_activities", self._activities)
+        app.router.add_get("/api/v0/actors", self._actors)
         app.router.add_get("/-/healthz", self._healthz)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
@@ -212,7 +218,10 @@ class FakeDashboard:
         self.set(job_id, "STOPPED", message="Job was intentionally stopped.")
         return web.json_response({"stopped": True})
 
-    async def _serve(self, _request: web.Request) -> web.Response:
+    async def _serve(self, request: web.Request) -> web.Response:
+        if not self.has_serve:
+            return web.Response(status=501, text="Serve dependencies are not installed.")
+        beside = self.imperative if request.query.get("api_type") != "declarative" else []
         return web.json_response(
             {
                 "controller_info": {"node_id": "a", "node_ip": "10.0.0.1"} if self.serve_configs else {},
@@ -220,7 +229,7 @@ class FakeDashboard:
                 "http_options": {"host": "0.0.0.0", "port": 8000} if self.serve_configs else None,  # noqa: S104
                 "proxies": {},
                 "deploy_mode": "MULTI_APP",
-                "applications": self.applications,
+                "applications": {**self.applications, **{name: {"name": name} for name in beside}},
                 "target_capacity": self.target_capacity,
             }
         )
@@ -255,6 +264,13 @@ class FakeDashboard:
 
     async def _activities(self, _request: web.Request) -> web.Response:
         return web.json_response(self.components)
+
+    async def _actors(self, request: web.Request) -> web.Response:
+        assert (request.query["filter_keys"], request.query["filter_predicates"]) == ("state", "=")
+        held = self.actors.get(request.query["filter_values"], [])[: int(request.query["limit"])]
+        found = [{"actor_id": "a", "state": "ALIVE", "ray_namespace": namespace} for namespace in held]
+        listed = {"total": len(found), "num_after_truncation": len(found), "num_filtered": len(found), "result": found}
+        return web.json_response({"result": True, "msg": "", "data": {"result": listed}})
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="success") if self.serves else web.Response(status=503, text="no replicas")

@@ -7,7 +7,7 @@ from typing import Final
 from gpu_control_plane.api.ray import RayCluster, RayCronJob, RayJob, RayService
 from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE
 from gpu_control_plane.kube.admission import AdmissionResponse, allow, deny
-from gpu_control_plane.rules.ray.problem import Problem, sentences
+from gpu_control_plane.rules.ray.problem import Problem, says_all, sentences
 
 type Ray = RayCluster | RayJob | RayService | RayCronJob
 
@@ -19,14 +19,16 @@ def review_ray[T: Ray](
 ) -> AdmissionResponse:
     """Refuse what cannot be carried out, unless it was so before at the same place.
 
-    An object that is wrong already may so be mended in steps, and its labels may be changed. With `only_warn`, as where
+    An object that is wrong already may so be mended in steps, and its labels may be changed; so may one of which too
+    much was wrong to tell all of it. With `only_warn`, as where
     another operator carries it out, nothing is refused. `problems` says what is wrong with an object.
     """
     if after.deleting or _is_unchanged(after, before) or _is_elsewhere(after):
         return allow()
     found = problems(after)
-    known = {_place(problem) for problem in problems(before)} if before is not None and found else set()
-    if only_warn or all(_place(problem) in known for problem in found):
+    held = problems(before) if before is not None and found else ()
+    known = {_place(problem) for problem in held}
+    if only_warn or not says_all(held) or all(_place(problem) in known for problem in found):
         return allow(warnings=[str(problem) for problem in found])
     new = [problem for problem in found if _place(problem) not in known]
     return deny(f"This {after.resource.kind} cannot be carried out: {sentences(new)}")

@@ -109,7 +109,9 @@ class EventRecorder:
         result = self._series.record(key, self._now())
         if result is RecordResult.REFUSED or (result is RecordResult.NEW and kind is EventType.WARNING):
             # Events expire within hours, and some find no room; the log says the same, in the same words.
-            _log.warning("Event recorded", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=note)
+            _log.warning(
+                "Event recorded", reason=str(reason), about=f"{about.resource.kind}/{about.key}", note=key.note
+            )
         if result is RecordResult.REFUSED:
             self._count_dropped("overflow")
         self._changed.set()

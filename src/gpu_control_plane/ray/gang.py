@@ -5,8 +5,9 @@ are taken away when its pools have the units for all the pods that the group nee
 the group waits for the others any more: a pod that is made anew must not wait, and a release that was cut short by the
 end of the process is carried to its end. That a group runs is told by its pods alone, so there is nothing to forget.
 
-Groups go by age. A younger one that fits may pass an older one that does not, for a while: then the older one keeps
-what is free. A group that its pools could never serve keeps nobody waiting.
+Clusters go by age, and the groups of one after another: two clusters that got one of two groups each would both wait
+for good. A younger group that fits may pass an older one that does not, for a while: then the older one keeps what is
+free. A group that its pools could never serve keeps nobody waiting.
 """
 
 from collections import defaultdict
@@ -100,7 +101,11 @@ def plan_releases(groups: Iterable[GangGroup], stock: Stock, *, now: datetime, p
     releases: list[Release] = []
     waits: dict[tuple[Key, str], Wait] = {}
     overdue: list[datetime] = []
-    for group in sorted(groups, key=lambda group: (group.since, group.cluster, group.name)):
+    waiting = list(groups)
+    since: dict[Key, datetime] = {}
+    for group in waiting:
+        since[group.cluster] = min(group.since, since.get(group.cluster, group.since))
+    for group in sorted(waiting, key=lambda group: (since[group.cluster], group.cluster, group.since, group.name)):
         chunks, free_to_go = _chunks(group)
         if free_to_go:
             _take(left, _sum(free_to_go))
@@ -133,7 +138,7 @@ def _chunks(group: GangGroup) -> tuple[list[list[GatedPod]], list[GatedPod]]:
     if not group.released:
         first: list[GatedPod] = []
         for replica in by_replica.values():
-            if len(first) < group.together:
+            if len(first) < group.together and len(replica) >= group.hosts:
                 first += replica
         return [first], []
     if group.hosts == 1:

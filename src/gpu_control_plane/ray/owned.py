@@ -47,6 +47,8 @@ class PodContainer(_View, frozen=True, kw_only=True):
     name: str = ""
     image: str = ""
     resources: ContainerResources = ContainerResources()
+    restart_policy: str = ""
+    """Of an init container: Always for one that runs beside the others."""
 
 
 class SchedulingGate(_View, frozen=True, kw_only=True):
@@ -58,6 +60,7 @@ class RayPodSpec(_View, frozen=True, kw_only=True):
     restart_policy: str = ""
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     containers: tuple[PodContainer, ...] = ()
+    init_containers: tuple[PodContainer, ...] = ()
 
 
 class RayPodStatus(_View, frozen=True, kw_only=True):

@@ -5,15 +5,16 @@ Cards may be added later: nothing is refused for this, it is said at once.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from gpu_control_plane.api.ray.cluster import RayClusterSpec
-from gpu_control_plane.kube.sentences import counted
+from gpu_control_plane.kube.sentences import counted, shortened, some_of
 from gpu_control_plane.ray.demand import group_pods
 from gpu_control_plane.rules.hopeless_requests import Hopeless, why_hopeless
 from gpu_control_plane.rules.ray.amounts import pod_devices
 from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
+_SENTENCE_LIMIT: Final = 500
 Largest = Callable[[str], int]
 """Units of a resource on the node that has the most; 0 while no node has any."""
 
@@ -23,6 +24,11 @@ def cluster_unserved(spec: RayClusterSpec, pools: PoolResources, largest: Larges
 
     The first group that could not is named; groups that could each, and not together, are named together.
     """
+    sentence = _unserved(spec, pools, largest)
+    return shortened(sentence, _SENTENCE_LIMIT) if sentence is not None else None
+
+
+def _unserved(spec: RayClusterSpec, pools: PoolResources, largest: Largest) -> str | None:
     workers = spec.worker_group_specs
     sizes = [("the head", spec.head_group_spec.template, 1)]
     sizes += [(f"worker group {group.group_name}", group.template, group_pods(group)) for group in workers]
@@ -87,7 +93,7 @@ def _more_than_all(pool: PoolFacts, resource: str, asked: list[tuple[str, int]])
     total, wanted = pool.totals.get(resource), sum(units for _, units in asked)
     if total is None or wanted <= total + pool.to_come:
         return None
-    whose = " and ".join(who for who, _ in asked)
+    whose = some_of([who for who, _ in asked], " and ")
     verb = "ask" if len(asked) > 1 else "asks"
     return (
         f"{whose} {verb} for {counted(wanted, 'unit')} of {resource} in all, "

@@ -79,6 +79,9 @@ def test_a_pod_deleted_by_force_keeps_its_card_until_its_containers_end(env: Age
     env.wait_offered(TRAINING, 0)
     until(lambda: phase(env, "hasty") == "Failed")
     assert processes(uid), "the containers run on"
+    settle(
+        2
+    )  # The scheduler, too, sees that nothing is allocatable: what it binds before fails, as docs/agent.md says.
     env.cluster_env.create_pod("next", limits={TRAINING: 1})
     env.stop_agent(signal.SIGKILL)
     env.start_agent()

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from fault_proxy import Fault, Request
@@ -315,6 +316,37 @@ async def test_a_volume_that_is_to_be_kept_from_now_on_is(ray: RayEnv) -> None:
     )
     await ray.quiet()
     assert len(ray.writes) == count
+
+
+async def test_a_volume_that_was_kept_and_is_deleted_is_made_again(ray: RayEnv) -> None:
+    await ray.create(gcsFaultToleranceOptions={"backend": "rocksdb", "storage": {"deletionPolicy": "Retain"}})
+    await ray.ready()
+    await ray.quiet()
+    before = (await ray.objects(OwnedClaim))["rc-gcs-pvc"]
+    assert not before.metadata.owner_references
+    await ray.client.delete(OwnedClaim, before.name, ray.namespace)
+    unprotected = {"metadata": {"finalizers": None}}
+    with suppress(NotFound):
+        await ray.client.patch(OwnedClaim, before.name, unprotected, namespace=ray.namespace)
+
+    async def another() -> bool:
+        claim = (await ray.objects(OwnedClaim)).get("rc-gcs-pvc")
+        return claim is not None and claim.metadata.uid != before.metadata.uid
+
+    await until_async(another, within=10)
+
+
+async def test_a_secret_of_somebody_else_is_named_and_not_used(ray: RayEnv) -> None:
+    await ray.client.create(OwnedSecret, {"metadata": {"name": "rc"}}, ray.namespace)
+    await ray.create(authOptions={"mode": "token"}, rayVersion="2.55.0")
+
+    async def said() -> bool:
+        return "Secret rc is needed" in (await ray.get()).status.reason
+
+    await until_async(said, within=10)
+    assert not await ray.pods()
+    await ray.client.delete(OwnedSecret, "rc", ray.namespace)
+    await ray.ready()
 
 
 async def test_a_heads_service_with_other_labels_is_written_once(ray: RayEnv) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ def waiting(
     name: str = "a",
     pods: int = 4,
     *,
+    cluster: str = "rc",
     units: int = 1,
     together: int | None = None,
     hosts: int = 1,
@@ -27,7 +29,7 @@ def waiting(
     """A group of which so many pods wait; the pods of `hosts` after another are one replica."""
     since = NOW - timedelta(seconds=age)
     return GangGroup(
-        cluster=Key("rc", "ns"),
+        cluster=Key(cluster, "ns"),
         name=name,
         gated=tuple(
             GatedPod(
@@ -100,6 +102,14 @@ def test_the_oldest_group_goes_first() -> None:
     assert released(plan(waiting("young", age=10), waiting("old", age=20), free=4)) == {"old": 4}
 
 
+def test_the_groups_of_a_cluster_go_one_after_another() -> None:
+    """Two clusters that got one of two groups each would both wait for good."""
+    first = [waiting("a", cluster=name, age=60) for name in ("c1", "c2")]
+    second = [waiting("b", cluster=name, age=59) for name in ("c1", "c2")]
+    found = plan(*first, *second, free=8)
+    assert [(each.cluster.name, each.group) for each in found.releases] == [("c1", "a"), ("c1", "b")]
+
+
 def test_a_younger_group_that_fits_may_pass_for_a_while() -> None:
     old = waiting("old", 8, age=PATIENCE.total_seconds() - 1)
     found = plan(old, waiting("young", 4, age=10), free=6)
@@ -131,6 +141,17 @@ def test_a_replica_of_which_a_host_may_be_scheduled_is_carried_to_its_end() -> N
 
 def test_the_first_of_a_group_of_replicas_are_whole_replicas() -> None:
     assert released(plan(waiting(pods=6, hosts=3, together=4), free=6)) == {"a": 6}
+
+
+def test_a_replica_that_misses_a_host_is_not_among_the_first() -> None:
+    group = waiting(pods=5, together=2, hosts=2)
+    (lone, *others) = group.gated
+    broken = msgspec.structs.replace(group, gated=(lone, *others[1:]))  # r0 has one host, r1 both, r2 one
+    (release,) = plan(broken, free=100).releases
+    assert release.pods == ("a-2", "a-3")
+    none = msgspec.structs.replace(group, gated=(lone, group.gated[4]))
+    assert not plan(none, free=100).releases
+    assert plan(none, free=100).waits[Key("rc", "ns"), "a"].pods == 2
 
 
 def test_pods_that_ask_for_no_pool_any_more_are_released() -> None:

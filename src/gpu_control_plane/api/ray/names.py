@@ -48,7 +48,6 @@ class Label(OpenEnum):
         "On an object of Ray: its pods are scheduled together or not at all. false: workers do not wait.",
     )
     PRIORITY_CLASS = f"{GROUP}/priority-class-name", "On an object of Ray: the priority class of its PodGroup."
-    SCHEDULER = f"{GROUP}/scheduler-name", "On an object of Ray: the scheduler of its pods."
     # The last one: below it this name would be the member and no longer the group of the API.
     GROUP = f"{GROUP}/group", "The worker group of a pod; headgroup for the head."
 
@@ -68,7 +67,10 @@ class Annotation(OpenEnum):
     SPEC_HASH = f"{GROUP}/hash-without-replicas-and-workers-to-delete", "The spec that a RayCluster was made from."
     NUM_WORKER_GROUPS = f"{GROUP}/num-worker-groups", "How many worker groups that spec has."
     TEMPLATE_HASH = f"{OWN_GROUP}/template-hash", "On a pod of Ray: the template and settings that it was made from."
-    IDLE_TIMEOUT = f"{OWN_GROUP}/idle-timeout", "On a RayCluster: suspend it after so long without work, such as 30m."
+    IDLE_TIMEOUT = (
+        f"{OWN_GROUP}/idle-timeout",
+        "On a RayCluster: suspend it after so long without work, such as 90s, 5m or 1h30m.",
+    )
     IN_PLACE_UPGRADE = (
         f"{OWN_GROUP}/in-place-upgrade",
         "On a RayService: when an upgrade hands workers over one by one: auto (the pool is full), always or never.",

@@ -11,7 +11,6 @@ class ClusterReason(OpenEnum):
     UNKNOWN = "Unknown", "HeadPodReady: the pod says nothing."
     ALL_PODS_READY = "AllPodRunningAndReadyFirstTime", "RayClusterProvisioned: all pods have been up at once."
     PROVISIONING = "RayClusterPodsProvisioning", "RayClusterProvisioned: pods are still to come up."
-    FAILED_DELETE_ALL_PODS = "FailedDeleteAllPods", "ReplicaFailure: pods could not be deleted."
     FAILED_DELETE_HEAD_POD = "FailedDeleteHeadPod", "ReplicaFailure: the head's pod could not be deleted."
     FAILED_CREATE_HEAD_POD = "FailedCreateHeadPod", "ReplicaFailure: the head's pod could not be made."
     FAILED_DELETE_WORKER_POD = "FailedDeleteWorkerPod", "ReplicaFailure: a worker could not be deleted."
@@ -29,7 +28,6 @@ class ClusterReason(OpenEnum):
     OTHER_OPERATOR = "KubeRayActive", "OtherOperatorActive: KubeRay's operator runs. Ours."
     INVALID_METADATA = "InvalidRayClusterMetadata", "Valid: the name is one that cannot be used."
     INVALID_SPEC = "InvalidRayClusterSpec", "Valid: the spec cannot be carried out."
-    INVALID_STATUS = "InvalidRayClusterStatus", "Valid: the status says that it is suspending and suspended."
 
 
 class ServiceReason(OpenEnum):

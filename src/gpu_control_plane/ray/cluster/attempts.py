@@ -11,8 +11,11 @@ from typing import Final
 import msgspec
 
 from gpu_control_plane.kube.backoff import Backoff
+from gpu_control_plane.kube.sentences import shortened
 
 _FIRST_SECONDS: Final = 1.0
+_MESSAGE_LIMIT: Final = 1000
+"""The API server quotes what it refuses, which may be as long as an object."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -42,7 +45,8 @@ class Attempts:
         failures = (before.failures if before is not None else 0) + 1
         pause = self._backoff.delay(failures - free, self._rng) if failures > free else 0.0
         due = now + timedelta(seconds=pause)
-        self._held.setdefault(uid, {})[what] = Attempt(failures, due, reason, message, generation)
+        said = shortened(message, _MESSAGE_LIMIT)
+        self._held.setdefault(uid, {})[what] = Attempt(failures, due, reason, said, generation)
 
     def succeeded(self, uid: str, what: str) -> None:
         held = self._held.get(uid)

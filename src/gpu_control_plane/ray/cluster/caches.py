@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gpu_control_plane.api.ray.cluster import RayCluster
+from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.cluster.children import KINDS, OwnedRoute
 from gpu_control_plane.ray.names import redis_cleanup_job_name
@@ -59,6 +60,11 @@ class ClusterCaches:
             for kind, cache in self.children.items()
         }
 
+    def child(self, cluster: RayCluster, kind: type[Object], name: str) -> Object | None:
+        """An object beside pods by its name, whosever it is."""
+        cache = self.children.get(kind)
+        return cache.get(name, cluster.metadata.namespace) if cache is not None else None
+
     def service(self, cluster: RayCluster, name: str) -> OwnedService | None:
         held = self.children[OwnedService].get(name, cluster.metadata.namespace)
         return held if isinstance(held, OwnedService) and is_owned(held, cluster) else None
@@ -82,3 +88,10 @@ def owning_cluster(item: Object) -> Iterable[Key]:
         RayCluster.resource.kind,
     )
     return (Key(owner.name, item.metadata.namespace),) if owner is not None and is_cluster else ()
+
+
+def meant_cluster(item: Object) -> Iterable[Key]:
+    """The RayCluster that made the object, or else the one of its label: a volume that is kept beyond its cluster has
+    no owner."""
+    label = item.metadata.labels.get(Label.CLUSTER, "")
+    return tuple(owning_cluster(item)) or ((Key(label, item.metadata.namespace),) if label else ())

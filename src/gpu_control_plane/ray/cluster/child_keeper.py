@@ -1,6 +1,6 @@
 """Makes the objects beside the pods of a RayCluster be as they should be, and removes those that are not asked for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,7 +19,9 @@ from gpu_control_plane.ray.owned import OwnedClaim, OwnedService
 
 CHILDREN: Final = "objects beside the pods"
 """What `Attempts` calls them."""
-_THERE: Final = "there"
+
+type Shown = Callable[[type[Object], str], Object | None]
+"""The object of a kind and a name in the cluster's namespace, whosever it is, if a cache shows it."""
 
 
 class ChildKeeper:
@@ -32,8 +34,8 @@ class ChildKeeper:
         self._told: dict[tuple[str, str, str], str] = {}
         """What was said last of an object that is left as it is."""
         self._applied: dict[tuple[str, str, str], str] = {}
-        """Objects that no cache shows, by the cluster's uid, kind and name: as what they were last written, or that
-        they are there."""
+        """Objects of kinds that are not watched, by the cluster's uid, kind and name: as what they were last
+        written."""
 
     def clear(self) -> None:
         self._applied.clear()
@@ -44,17 +46,21 @@ class ChildKeeper:
         self._told = {key: note for key, note in self._told.items() if key[0] != uid}
 
     async def keep(
-        self, cluster: RayCluster, children: Sequence[Child], held: Mapping[type[Object], Sequence[Object]]
+        self,
+        cluster: RayCluster,
+        children: Sequence[Child],
+        held: Mapping[type[Object], Sequence[Object]],
+        shown: Shown,
     ) -> tuple[str, str] | None:
         """Write what differs, in order; the first that the API server refuses ends it, and is answered as the reason
-        of an Event and a sentence."""
+        of an Event and a sentence. `held` is what the cluster has made."""
         made: dict[str, list[str]] = {}
         changed: dict[str, list[str]] = {}
         try:
             for child in children:
                 there = next((item for item in held.get(child.kind, ()) if item.name == child.name), None)
                 try:
-                    written = await self._ensure(cluster, child, there, watched=child.kind in held)
+                    written = await self._ensure(cluster, child, there, shown, watched=child.kind in held)
                 except BelongsToAnother as error:
                     return failed_to_create(child.kind.resource.kind), str(error)
                 except ApiError as error:
@@ -85,14 +91,14 @@ class ChildKeeper:
             except NotFound:
                 continue
 
-    async def _ensure(self, cluster: RayCluster, child: Child, held: Object | None, *, watched: bool) -> bool:
+    async def _ensure(
+        self, cluster: RayCluster, child: Child, held: Object | None, shown: Shown, *, watched: bool
+    ) -> bool:
         """Whether it was written."""
         if child.care is Care.ONCE and held is not None:
             return await self._let_stay(cluster, child, held)
-        if child.care is Care.ONCE and self._applied.get(_key(cluster, child)) == _THERE:
-            return False
         if child.care is Care.ONCE:
-            return await self._make_once(cluster, child)
+            return await self._make_once(cluster, child, shown)
         if not watched:
             return await self._ensure_unwatched(cluster, child)
         try:
@@ -108,14 +114,18 @@ class ChildKeeper:
             _, written = await self._writer.ensure(child.kind, cluster, child.manifest, None)
         return written
 
-    async def _make_once(self, cluster: RayCluster, child: Child) -> bool:
+    async def _make_once(self, cluster: RayCluster, child: Child, shown: Shown) -> bool:
         """One that is there is never written, also where the cache does not show it: pods have the token that is in
         it, and another one would shut them out."""
+        # A volume that is kept beyond its cluster has no owner, and serves the next one of this name.
+        may_be_another = child.kind is OwnedClaim
+        if may_be_another and shown(child.kind, child.name) is not None:
+            return False
         try:
             _, made = await self._writer.create_once(child.kind, cluster, child.manifest)
         except BelongsToAnother:
-            # A volume that is kept beyond its cluster has no owner, and serves the next one of this name.
-            self._applied[_key(cluster, child)] = _THERE
+            if not may_be_another:
+                raise
             return False
         return made
 
@@ -130,7 +140,6 @@ class ChildKeeper:
         body = {"metadata": {"ownerReferences": msgspec.to_builtins(owners) or None}}
         version, namespace = metadata.resource_version, metadata.namespace
         await self._client.patch(child.kind, held.name, body, resource_version=version, namespace=namespace)
-        self._applied[_key(cluster, child)] = _THERE
         return True
 
     def _tell_difference(self, cluster: RayCluster, child: Child, held: Object) -> None:

@@ -8,6 +8,7 @@ import random
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.finalizers import add_finalizer
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.ray.cluster.attempts import Attempts
-from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
+from gpu_control_plane.ray.cluster.caches import ClusterCaches, meant_cluster, owning_cluster
 from gpu_control_plane.ray.cluster.child_keeper import CHILDREN, ChildKeeper
 from gpu_control_plane.ray.cluster.children import Child, certificate_children
 from gpu_control_plane.ray.cluster.claims import NONE as NO_TEMPLATES
@@ -40,7 +41,7 @@ from gpu_control_plane.ray.cluster.pod_state import runs_autoscaler
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
 from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
-from gpu_control_plane.ray.owned import OwnedService
+from gpu_control_plane.ray.owned import OwnedClaim, OwnedService
 from gpu_control_plane.ray.parts import RayParts
 from gpu_control_plane.ray.pool_demand import pod_units
 from gpu_control_plane.ray.scheduling import scheduler_for, scheduling_fields_of
@@ -75,8 +76,8 @@ class _Memory(msgspec.Struct, kw_only=True):
     """The same of templates of claims."""
     written_at: datetime | None = None
     """When the status was written last."""
-    said: set[tuple[str, str]] = msgspec.field(default_factory=set)
-    """Warnings that it has been told of."""
+    said: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    """What it has been warned of last, by the reason of the Event."""
 
 
 class _Outcome(msgspec.Struct, kw_only=True):
@@ -106,7 +107,7 @@ class _Clusters:
         self._largest = LargestNodes()
         runtime.cache(GPUNodeState).on_change(self._largest.changed)
         self._attempts = Attempts(settings.pod_retry, rng)
-        self._gang = Gang(parts, caches)
+        self._gang = Gang(parts, caches, self._largest.units)
         self._idle = IdleWatch(parts, caches)
         self._claims = ClaimTemplates(runtime.unfenced_client)
         runtime.service(self._claims.run)
@@ -121,8 +122,8 @@ class _Clusters:
         caches.clusters.watch(controller, when=_matters)
         caches.pods.watch(controller, owning_cluster)
         caches.jobs.watch(controller, owning_cluster)
-        for children in caches.children.values():
-            children.watch(controller, owning_cluster)
+        for kind, children in caches.children.items():
+            children.watch(controller, meant_cluster if kind is OwnedClaim else owning_cluster)
         controller.watch(self._gang.changed, lambda fired: (fired.key,))
         controller.watch(self._idle.changed, lambda fired: (fired.key,))
         controller.watch(self._claims.changed, lambda fired: (fired.key,))
@@ -174,7 +175,7 @@ class _Clusters:
             return Requeue(_CLAIMS_SECONDS)
         wanted, outcome = self._desired(cluster, memory, claims), _Outcome()
         if wanted.problems:
-            self._say_once(memory, cluster, wanted.problems[0].reason, wanted.problem)
+            self._warn(memory, cluster, wanted.problems[0].reason, [wanted.problem])
             complete = False
         else:
             complete = await self._keep_children(cluster, wanted, outcome)
@@ -203,8 +204,7 @@ class _Clusters:
             gang = self._scheduler is None and wants_gang(cluster, by_default=self._options.gang)
             memory.desired = desired(context, self._scheduler, memory.token, gang=gang, missing=claims.missing)
             memory.fingerprint, memory.pools, memory.claims = fingerprint, pools, claims
-            for warning in memory.desired.warnings:
-                self._say_once(memory, cluster, ClusterEvent.IGNORED_PARAMETER, warning)
+            self._warn(memory, cluster, ClusterEvent.IGNORED_PARAMETER, memory.desired.warnings)
         return memory.desired
 
     async def _keep_children(self, cluster: RayCluster, wanted: Desired, outcome: _Outcome) -> bool:
@@ -213,7 +213,8 @@ class _Clusters:
         attempt = self._attempts.of(uid, generation).get(CHILDREN)
         if attempt is None or attempt.not_before <= self._parts.now():
             children = [*wanted.children, *self._certificates(cluster, wanted)]
-            refused = await self._children.keep(cluster, children, self._caches.children_of(cluster))
+            shown = partial(self._caches.child, cluster)
+            refused = await self._children.keep(cluster, children, self._caches.children_of(cluster), shown)
             if refused is None:
                 self._attempts.succeeded(uid, CHILDREN)
                 held = self._caches.children_of(cluster)
@@ -272,11 +273,13 @@ class _Clusters:
         said = find(status.conditions, ClusterCondition.CAPACITY)
         held = find(cluster.status.conditions, ClusterCondition.CAPACITY)
         if said is not None and said.status == FALSE and (held is None or held.message != said.message):
-            self._say_once(memory, cluster, ClusterEvent.CAPACITY, said.message)
+            self._warn(memory, cluster, ClusterEvent.CAPACITY, [said.message])
 
-    def _say_once(self, memory: _Memory, cluster: RayCluster, reason: str, note: str) -> None:
-        if (reason, note) not in memory.said:
-            memory.said.add((reason, note))
+    def _warn(self, memory: _Memory, cluster: RayCluster, reason: str, notes: Iterable[str]) -> None:
+        """Say what is new in it since this reason was given last."""
+        told = memory.said.get(reason, frozenset())
+        memory.said[reason] = frozenset(notes)
+        for note in memory.said[reason] - told:
             self._events.warning(cluster, reason, note, action="Validate")
 
     async def _look_on(self, cluster: RayCluster, who: str) -> None:

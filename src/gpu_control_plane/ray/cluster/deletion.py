@@ -14,6 +14,8 @@ from gpu_control_plane.api.ray.names import Annotation, Finalizer
 from gpu_control_plane.ray.cluster.manifests import Keeping, keeping
 from gpu_control_plane.ray.cluster.worker_groups import Removal, Why
 from gpu_control_plane.ray.owned import OwnedJob, RayPod
+from gpu_control_plane.rules.ray.groups import head_faults
+from gpu_control_plane.rules.ray.problem import problems_of, sentences
 
 
 class NextStep(StrEnum):
@@ -25,7 +27,7 @@ class NextStep(StrEnum):
     CREATE_JOB = "create job"
     LET_GO = "let go"
     FORCE = "force"
-    """Its time is over: let it go, and say so."""
+    """Let it go, and say that its keys may still be there."""
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +35,8 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 
     step: NextStep
     removals: tuple[Removal, ...] = ()
+    why: str = ""
+    """Why keys may be left in Redis: the end of a sentence."""
     again_at: datetime | None = None
 
 
@@ -50,13 +54,24 @@ def plan_deletion(
     began = cluster.metadata.deletion_timestamp or now
     deadline = began + _timeout(cluster, default_timeout)
     removals = tuple(Removal(pod, Why.DELETED) for pod in pods if not pod.deleting)
-    if job is not None and (job.succeeded or job.failed):
+    if job is not None and job.succeeded:
         return Deletion(step=NextStep.LET_GO, removals=removals)
-    if now >= deadline:
-        return Deletion(step=NextStep.FORCE, removals=removals)
-    if job is not None or any(pod.is_head and not pod.ended for pod in pods):
-        return Deletion(step=NextStep.WAIT, removals=removals, again_at=deadline)
-    return Deletion(step=NextStep.CREATE_JOB, removals=removals, again_at=deadline)
+    begins = job is None and all(not pod.is_head or pod.ended for pod in pods)
+    if why := _why_left(cluster, job, late=now >= deadline, begins=begins):
+        return Deletion(step=NextStep.FORCE, removals=removals, why=why)
+    step = NextStep.CREATE_JOB if begins else NextStep.WAIT
+    return Deletion(step=step, removals=removals, again_at=deadline)
+
+
+def _why_left(cluster: RayCluster, job: OwnedJob | None, *, late: bool, begins: bool) -> str:
+    """Why keys may be left in Redis when the cluster goes now; empty if it does not."""
+    failure = job.condition("Failed") if job is not None else None
+    if job is not None and failure is not None:
+        return f"the Job {job.name}, which removes them, has failed ({failure.message or failure.reason})"
+    if late:
+        return "they could not be removed in time"
+    problems = problems_of(cluster, head_faults(cluster.spec, "spec")) if begins else ()
+    return f"no pod can be made that removes them ({sentences(problems).rstrip('.')})" if problems else ""
 
 
 def _timeout(cluster: RayCluster, default: timedelta) -> timedelta:

@@ -11,6 +11,7 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import RayCluster, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Label
 from gpu_control_plane.api.ray.reasons import ClusterReason
+from gpu_control_plane.kube.sentences import shortened
 from gpu_control_plane.ray.cluster.children import Child, desired_children
 from gpu_control_plane.ray.cluster.manifests import (
     ClusterContext,
@@ -27,6 +28,8 @@ from gpu_control_plane.rules.ray.filled_gpus import as_written
 from gpu_control_plane.rules.ray.gpus import PoolResources
 from gpu_control_plane.rules.ray.problem import Facts, Problem, sentences
 
+_MOST_WARNINGS: Final = 20
+_WARNING_LIMIT: Final = 500
 NOTHING_MISSING: Final[Mapping[str, str]] = {}
 
 
@@ -82,7 +85,10 @@ def desired(
         },
         gpus=sum(context.gpus.pod_gpus(template.get("spec") or {}, context.claims) * n for template, n in counts),
         waiting={group: f"the ResourceClaimTemplate {name} does not exist" for group, name in missing.items()},
-        warnings=tuple(f"{problem.path}: {problem.message}" for problem in start_param_problems(context)),
+        warnings=tuple(
+            shortened(f"{problem.path}: {problem.message}", _WARNING_LIMIT)
+            for problem in start_param_problems(context)[:_MOST_WARNINGS]
+        ),
     )
 
 

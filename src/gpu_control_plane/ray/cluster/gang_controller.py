@@ -22,11 +22,12 @@ from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
 from gpu_control_plane.ray.cluster.desired import start_together, wants_gang
 from gpu_control_plane.ray.cluster.events import ClusterEvent
-from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated, is_worker, made, replica_name
+from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, finds_no_room, is_gated, is_worker, made, replica_name
 from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, Release, Stock, plan_releases
 from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
 from gpu_control_plane.ray.parts import RayParts
-from gpu_control_plane.rules.ray.amounts import whole_units
+from gpu_control_plane.ray.pool_demand import Largest
+from gpu_control_plane.rules.ray.amounts import pod_devices
 from gpu_control_plane.rules.ray.gpus import PoolResources
 
 SETTLING: Final = timedelta(seconds=10)
@@ -41,8 +42,9 @@ _BY_GROUP: Final = "ray/group"
 class Gang:
     """What keeps groups together, and what each of them waits for."""
 
-    def __init__(self, parts: RayParts, caches: ClusterCaches) -> None:
+    def __init__(self, parts: RayParts, caches: ClusterCaches, largest: Largest) -> None:
         self._parts = parts
+        self._largest = largest
         self._caches = caches
         self._client = parts.runtime.client
         self._unsettled = UnsettledPods(parts.now)
@@ -128,7 +130,7 @@ class Gang:
             for capacity in pool.status.capacity:
                 available[capacity.name] = capacity.available
                 total[capacity.name] = capacity.total
-        for resource, units in self._unsettled.units(now, self._parts.gpus.current).items():
+        for resource, units in self._unsettled.units(now, self._parts.gpus.current, self._largest).items():
             available[resource] = available.get(resource, 0) - units
         return Stock(available=available, total=total)
 
@@ -188,7 +190,8 @@ class UnsettledPods:
     """Pods that may be scheduled, and that the status of their pool may not count yet.
 
     A pool counts a pod that waits for a node as a promise, and one that runs by what the node reports. Each takes a
-    moment. Until then its units look free.
+    moment. Until then its units look free. What no node has room for, as the scheduler says or by its size alone, takes
+    none: whoever may create pods could otherwise keep all groups waiting.
     """
 
     def __init__(self, now: Callable[[], datetime]) -> None:
@@ -203,17 +206,23 @@ class UnsettledPods:
             return
         if is_gated(new) or not _asks_for_devices(new):
             return
+        if finds_no_room(new):
+            self._pods.pop(new.metadata.uid, None)
+            return
         bound = bool(new.spec.node_name)
         was_open = old is not None and not is_gated(old)
         if not (was_open and old is not None and bool(old.spec.node_name) == bound):
             self._pods[new.metadata.uid] = _Unsettled(new, self._now() + SETTLING)
 
-    def units(self, now: datetime, pools: PoolResources) -> dict[str, int]:
+    def units(self, now: datetime, pools: PoolResources, largest: Largest) -> dict[str, int]:
         """What they ask of pools, by resource."""
         self._pods = {uid: held for uid, held in self._pods.items() if held.until > now}
         total: dict[str, int] = defaultdict(int)
         for held in self._pods.values():
-            for resource, units in units_of(held.pod, pools).items():
+            asked = units_of(held.pod, pools)
+            if any(units > (largest(resource) or units) for resource, units in asked.items()):
+                continue
+            for resource, units in asked.items():
                 total[resource] += units
         return dict(total)
 
@@ -229,16 +238,13 @@ class _Unsettled(msgspec.Struct, frozen=True):
 
 def units_of(pod: RayPod, pools: PoolResources) -> dict[str, int]:
     """The units that a pod asks of pools, by resource."""
-    total: dict[str, int] = defaultdict(int)
-    for container in pod.spec.containers:
-        for resource, quantity in container.resources.limits.items():
-            if pools.pool(resource) is not None and (units := whole_units(quantity)):
-                total[resource] += units
-    return dict(total)
+    asked = pod_devices(msgspec.to_builtins(pod.spec))
+    return {resource: units for resource, units in asked.items() if pools.pool(resource) is not None}
 
 
 def _asks_for_devices(pod: RayPod) -> bool:
-    return any("/" in resource for container in pod.spec.containers for resource in container.resources.limits)
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return any("/" in resource for container in containers for resource in container.resources.limits)
 
 
 def _group_keys(pod: RayPod) -> Iterable[str]:

@@ -27,13 +27,15 @@ class IdleWatch:
         self._calls = parts.calls.for_controller("ray-cluster-dashboards")
         self.changed = self._calls.signal
         """Fires the key of a cluster whose dashboard answers differently than before."""
+        self._seen_at_work: set[Key] = set()
         parts.runtime.on_lead(self._calls.forget_all)
+        parts.runtime.on_lead(self._seen_at_work.clear)
 
     def look(self, cluster: RayCluster, service: OwnedService | None) -> Idleness:
         """Whether the cluster is to be suspended, or when to look again."""
         timeout = idle_timeout(cluster)
         if timeout is None or is_suspended(cluster):
-            self._calls.forget(cluster.key)
+            self.forget(cluster.key)
             return Idleness(since=None)
 
         async def activity() -> Activity:
@@ -42,7 +44,11 @@ class IdleWatch:
         answer = self._calls.ask(cluster.key, _ACTIVITY, activity, every=_ASK_SECONDS)
         if answer is None:
             return Idleness(since=None)
-        return idleness(cluster, timeout, answer.value, asked_at=answer.at, now=self._parts.now())
+        if answer.value is not None and answer.value.active:
+            self._seen_at_work.add(cluster.key)
+        worked_until = answer.since if cluster.key in self._seen_at_work else None
+        now = self._parts.now()
+        return idleness(cluster, timeout, answer.value, asked_at=answer.at, worked_until=worked_until, now=now)
 
     async def suspend(self, cluster: RayCluster) -> None:
         """Suspend it; `Conflict` if somebody has changed it since. A write of `spec.suspend` resumes it."""
@@ -59,6 +65,7 @@ class IdleWatch:
 
     def forget(self, cluster: Key) -> None:
         self._calls.forget(cluster)
+        self._seen_at_work.discard(cluster)
 
 
 def next_look(found: Idleness, now: datetime) -> datetime | None:

@@ -1,7 +1,8 @@
 """When a RayCluster that nobody uses is suspended. Pure.
 
-Ray's dashboard says of each of its components whether it is active and when it last was. A cluster counts as idle since
-the latest of these times, and not before its head was ready: so one that a person has resumed has its whole time again.
+Ray's dashboard says whether there are drivers, what is served, and which actors live. A cluster without any of them
+counts as idle since its last driver ended, since it was seen to be at work last, or since its head was ready, whichever
+was last: so one that a person has resumed has its whole time again.
 A cluster that belongs to a RayJob or RayService is left to them.
 """
 
@@ -44,14 +45,17 @@ def idleness(
     activity: Activity | None,
     *,
     asked_at: datetime,
+    worked_until: datetime | None = None,
     now: datetime,
 ) -> Idleness:
-    """Whether it is to be suspended, by what its dashboard answered at `asked_at`; None for no answer."""
+    """Whether it is to be suspended, by what its dashboard answered at `asked_at`; None for no answer. `worked_until`
+    is when it was seen to have no work any more, if it had some."""
     head = find(cluster.status.conditions, ClusterCondition.HEAD_POD_READY)
     # What is not known to be idle is at work.
     if head is None or head.status != TRUE or activity is None or activity.active:
         return Idleness(since=None)
-    since = min(max(head.last_transition_time, activity.last_activity or head.last_transition_time), now)
+    times = (head.last_transition_time, activity.last_activity, worked_until)
+    since = min(max(time for time in times if time is not None), now)
     over = since + timeout
     # The answer has to be from after that time: work may have begun since an older one.
     return Idleness(since=since, suspend=now >= over and asked_at >= over, again_at=over)

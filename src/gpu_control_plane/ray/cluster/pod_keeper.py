@@ -31,6 +31,8 @@ _LOST: Final = "lost/"
 """Before the name of a group, in `Attempts`: its pods do not last. The name alone: they are refused."""
 _DELETE: Final = "delete/"
 """The same: they could not be deleted."""
+_AT_A_TIME: Final = 128
+"""Pods that are made before other clusters have their turn."""
 _NAMES_IN_NOTE: Final = 5
 
 
@@ -52,6 +54,7 @@ class PodKeeper:
     async def keep(self, cluster: RayCluster, wanted: Desired) -> datetime | None:
         """Delete and make pods; when to look again, if something is held back."""
         plan = self._plan(cluster, wanted)
+        self._drop_settled(cluster, plan)
         if plan.refresh is not None:
             await self._refresh(plan.refresh, wanted)
         if plan.removals:
@@ -60,9 +63,9 @@ class PodKeeper:
         if plan.orders and await self._writer.read_back(cluster):
             plan = self._plan(cluster, wanted)
         if plan.orders:
-            await self._create(cluster, wanted, plan.orders)
+            await self._create(cluster, wanted, plan.orders[:_AT_A_TIME])
             plan = self._plan(cluster, wanted)
-        return plan.again_at
+        return self._now() if plan.orders else plan.again_at
 
     def failure(self, cluster: RayCluster) -> Failure | None:
         """What was refused last and has not succeeded since."""
@@ -130,6 +133,14 @@ class PodKeeper:
             note = f"pod {removal.pod.name} could not be deleted: {message}"
             self._events.warning(cluster, event, note, action="Delete")
             self._failed(cluster, f"{_DELETE}{removal.pod.group}", reason, note)
+
+    def _drop_settled(self, cluster: RayCluster, plan: PodPlan) -> None:
+        """Pods that could not be deleted may have gone by themselves, or be wanted again."""
+        left = {removal.pod.group for removal in plan.removals} | plan.postponed
+        uid, generation = cluster.metadata.uid, cluster.metadata.generation
+        for what in self._attempts.of(uid, generation):
+            if what.startswith(_DELETE) and what.removeprefix(_DELETE) not in left:
+                self._attempts.succeeded(uid, what)
 
     def _note_short_lives(self, cluster: RayCluster, removals: Iterable[Removal]) -> None:
         now, lost = self._now(), [removal for removal in removals if removal.why is Why.LOST]

@@ -17,8 +17,17 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, UpgradeType, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.kube.conditions import is_true
-from gpu_control_plane.ray.cluster.pod_state import is_gated, is_lost, is_worker, made, progress, template_hash
+from gpu_control_plane.ray.cluster.pod_state import (
+    finds_no_room,
+    is_gated,
+    is_lost,
+    is_worker,
+    made,
+    progress,
+    template_hash,
+)
 from gpu_control_plane.ray.cluster.worker_groups import (
+    MOST_ORDERS,
     GroupPlan,
     PodOrder,
     Removal,
@@ -31,7 +40,6 @@ from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
 
 _TRUE: Final = "true"
-_UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class PodSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +69,8 @@ class PodPlan(msgspec.Struct, frozen=True, kw_only=True):
     orders: tuple[PodOrder, ...] = ()
     refresh: RayPod | None = None
     """A head that another release has made: its annotations are to name this one and today's spec."""
+    postponed: frozenset[str] = frozenset()
+    """Groups of which pods are to be deleted later, since that has failed."""
     again_at: datetime | None = None
     """When to look again for what is held back."""
 
@@ -69,14 +79,16 @@ def plan_pods(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
     """What makes the pods be as the spec says."""
     plan = _plan(snapshot, rng)
     waits = [due for due in (plan.again_at,) if due is not None]
-    removals = []
+    removals, postponed = [], set()
     for removal in plan.removals:
         due = snapshot.undeletable_until.get(removal.pod.group)
         if due is not None and due > snapshot.now:
             waits.append(due)
+            postponed.add(removal.pod.group)
         else:
             removals.append(removal)
-    return replace(plan, removals=tuple(removals), again_at=min(waits, default=None))
+    again_at = min(waits, default=None)
+    return replace(plan, removals=tuple(removals), postponed=frozenset(postponed), again_at=again_at)
 
 
 def _plan(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
@@ -108,7 +120,13 @@ def _plan(snapshot: PodSnapshot, rng: random.Random) -> PodPlan:
         for pod in members
         if not pod.deleting
     ]
-    plans = {name: _plan_group(snapshot, group, by_group[name], rng) for name, group in groups.items()}
+    plans: dict[str, GroupPlan] = {}
+    room = MOST_ORDERS
+    for name, group in groups.items():
+        held_back = _held_back(snapshot, name)
+        # Of one that is held back, the first tells when to look again, and takes no room from the others.
+        plans[name] = _plan_group(snapshot, group, by_group[name], rng, most=1 if held_back else room)
+        room -= 0 if held_back else len(plans[name].orders)
     rolled = _roll(snapshot, living, plans)
     removals = (*doubles, *strays, *(removal for plan in plans.values() for removal in plan.removals), *rolled)
     orders += [order for plan in plans.values() for order in plan.orders]
@@ -130,13 +148,16 @@ def scales_itself(cluster: RayCluster) -> bool:
     return bool(cluster.spec.enable_in_tree_autoscaling)
 
 
-def _plan_group(snapshot: PodSnapshot, group: WorkerGroupSpec, pods: Sequence[RayPod], rng: random.Random) -> GroupPlan:
+def _plan_group(
+    snapshot: PodSnapshot, group: WorkerGroupSpec, pods: Sequence[RayPod], rng: random.Random, *, most: int
+) -> GroupPlan:
     return plan_group(
         group,
         pods,
         scales_itself=scales_itself(snapshot.cluster),
         random_delete=snapshot.random_delete,
         gated=group.group_name in snapshot.gated,
+        most=most,
         rng=rng,
     )
 
@@ -191,7 +212,7 @@ def _roll(snapshot: PodSnapshot, heads: Sequence[RayPod], plans: Mapping[str, Gr
         expected = snapshot.template_hashes.get(group.group_name, "")
         if any(replica.is_outdated(expected) for replica in kept):
             return plan_rolling(kept, group_replicas(group), expected, most)
-    if head is None or not all(_is_done(snapshot, plan) for plan in plans.values()):
+    if head is None or not all(_is_done(snapshot, name, plan) for name, plan in plans.items()):
         return []
     return [Removal(head, Why.OUTDATED)]
 
@@ -200,20 +221,14 @@ def _kept_pods(plans: Mapping[str, GroupPlan]) -> Iterator[RayPod]:
     return (pod for plan in plans.values() for replica in plan.kept for pod in replica.pods)
 
 
-def _is_done(snapshot: PodSnapshot, plan: GroupPlan) -> bool:
+def _is_done(snapshot: PodSnapshot, group: str, plan: GroupPlan) -> bool:
     """Whether there is nothing to wait for in a group of which no worker is outdated."""
-    coming = any(not _held_back(snapshot, order.group) for order in plan.orders)
-    return not coming and all(_is_settled(replica) for replica in plan.kept)
+    return (plan.complete or _held_back(snapshot, group)) and all(_is_settled(replica) for replica in plan.kept)
 
 
 def _is_settled(replica: Replica) -> bool:
     """Whether it is ready. One that no node has room for may wait for long, and keeps nobody from going on."""
-    return all(pod.ready or _finds_no_room(pod) for pod in replica.pods)
-
-
-def _finds_no_room(pod: RayPod) -> bool:
-    scheduled = pod.condition("PodScheduled")
-    return is_gated(pod) or (scheduled is not None and scheduled.reason == _UNSCHEDULABLE)
+    return all(pod.ready or is_gated(pod) or finds_no_room(pod) for pod in replica.pods)
 
 
 def _held_back(snapshot: PodSnapshot, group: str) -> bool:

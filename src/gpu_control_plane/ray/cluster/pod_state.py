@@ -12,6 +12,7 @@ from gpu_control_plane.ray.owned import RayPod
 
 GANG_GATE: Final = f"{GROUP}/ray-group"
 """The scheduling gate of workers that start together."""
+_UNSCHEDULABLE: Final = "Unschedulable"
 _LONG_AGO: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -38,6 +39,12 @@ def progress(pod: RayPod) -> Progress:
 def is_gated(pod: RayPod) -> bool:
     """Whether it waits for the rest of its group."""
     return any(gate.name == GANG_GATE for gate in pod.spec.scheduling_gates)
+
+
+def finds_no_room(pod: RayPod) -> bool:
+    """Whether the scheduler has found no node that has room for it."""
+    scheduled = pod.condition("PodScheduled")
+    return scheduled is not None and scheduled.reason == _UNSCHEDULABLE
 
 
 def is_lost(pod: RayPod) -> bool:

@@ -39,7 +39,7 @@ class RedisCleanup:
         pods, job = self._caches.pods_of(cluster), self._caches.cleanup_job(cluster)
         deletion = plan_deletion(cluster, pods, job, now=now, default_timeout=settings.redis_cleanup_timeout)
         step: NextStep = deletion.step
-        again_at = deletion.again_at
+        again_at, why = deletion.again_at, deletion.why
         if step is NextStep.NOTHING:
             return None
         if not settings.options.redis_cleanup:
@@ -47,9 +47,10 @@ class RedisCleanup:
         await self._pods.delete(deletion.removals)
         if step is NextStep.CREATE_JOB:
             step, due = await self._create_job(cluster, now)
+            why = "the namespace is being deleted"
             again_at = min(moment for moment in (due, again_at) if moment is not None)
         if step is NextStep.FORCE:
-            note = "keys of the cluster may still be in Redis: they could not be removed in time"
+            note = f"keys of the cluster may still be in Redis: {why}"
             self._events.warning(cluster, ClusterEvent.FORCED, note, action="Cleanup")
         if step in (NextStep.LET_GO, NextStep.FORCE):
             await remove_finalizer(self._client, cluster, Finalizer.REDIS_CLEANUP)
@@ -64,11 +65,7 @@ class RedisCleanup:
             return NextStep.WAIT, attempt.not_before
         context = ClusterContext(cluster=cluster, options=self._parts.settings.options, gpus=self._parts.gpus.current)
         try:
-            manifest = redis_cleanup_job(context)
-        except (LookupError, TypeError, ValueError, AttributeError):
-            return NextStep.LET_GO, None  # No pod can be made from this spec, so there never was one.
-        try:
-            job = await self._client.create(OwnedJob, manifest, cluster.metadata.namespace)
+            job = await self._client.create(OwnedJob, redis_cleanup_job(context), cluster.metadata.namespace)
         except AlreadyExists as error:
             message = error.message
         except ApiError as error:

@@ -18,12 +18,13 @@ from gpu_control_plane.api.ray.cluster import (
     HeadInfo,
     RayCluster,
     RayClusterStatus,
+    UpgradeType,
 )
 from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.kube.conditions import TRUE, condition, find, is_true
 from gpu_control_plane.kube.objects import Condition
 from gpu_control_plane.kube.sentences import counted
-from gpu_control_plane.ray.cluster.pod_state import is_worker, progress
+from gpu_control_plane.ray.cluster.pod_state import finds_no_room, is_worker, progress
 from gpu_control_plane.ray.demand import (
     desired_amounts,
     least_group_pods,
@@ -34,6 +35,7 @@ from gpu_control_plane.ray.demand import (
 from gpu_control_plane.ray.owned import OwnedService, RayPod
 
 _TPU: Final = "google.com/tpu"
+_GROUPS_IN_MESSAGE: Final = 20
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -216,13 +218,26 @@ def _workers_ready(snapshot: StatusSnapshot, workers: Sequence[RayPod]) -> Verdi
     if snapshot.cluster.spec.suspend:
         return Verdict(False, ClusterReason.WORKERS_SUSPENDED, "it is suspended")
     if snapshot.waiting:
-        text = "; ".join(f"group {group}: {why}" for group, why in sorted(snapshot.waiting.items()))
-        return Verdict(False, ClusterReason.WORKERS_WAITING, text)
+        return Verdict(False, ClusterReason.WORKERS_WAITING, _waits(snapshot.waiting))
     if ready == wanted and len(workers) == wanted:
         return Verdict(True, ClusterReason.ALL_WORKERS_READY, "")
     if ready > wanted or len(workers) > wanted:
         return Verdict(True, ClusterReason.MORE_WORKERS, f"{counted(len(workers), 'worker')} for {wanted} asked for")
-    return Verdict(False, ClusterReason.WORKERS_NOT_READY, f"{ready} of {counted(wanted, 'worker')} ready")
+    without = sum(finds_no_room(pod) for pod in workers)
+    why = f", and no node has room for {without}" if without else ""
+    if without and _rolls(snapshot.cluster):
+        why += ": a rolling change goes on when they are ready"
+    return Verdict(False, ClusterReason.WORKERS_NOT_READY, f"{ready} of {counted(wanted, 'worker')} ready{why}")
+
+
+def _rolls(cluster: RayCluster) -> bool:
+    return cluster.spec.upgrade_strategy is not None and cluster.spec.upgrade_strategy.type is UpgradeType.ROLLING
+
+
+def _waits(waiting: Mapping[str, str]) -> str:
+    first = [f"group {group}: {why}" for group, why in sorted(waiting.items())[:_GROUPS_IN_MESSAGE]]
+    more = len(waiting) - len(first)
+    return "; ".join([*first, f"{counted(more, 'more group')} waiting"] if more else first)
 
 
 def _head_info(head: RayPod | None, service: OwnedService | None) -> HeadInfo | None:

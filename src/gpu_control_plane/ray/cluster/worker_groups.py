@@ -30,8 +30,8 @@ from gpu_control_plane.ray.cluster.pod_state import (
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.owned import RayPod
 
-_MOST_ORDERS: Final = 500
-"""Pods of a group that are ordered in one plan; the next one orders more. A spec may say two thousand million."""
+MOST_ORDERS: Final = 500
+"""Workers that are ordered in one plan; the next one orders more. A spec may say two thousand million in each group."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -89,6 +89,8 @@ class GroupPlan(msgspec.Struct, frozen=True):
 
     removals: tuple[Removal, ...] = ()
     orders: tuple[PodOrder, ...] = ()
+    complete: bool = True
+    """Whether there is nothing to be made, not even later."""
     kept: tuple[Replica, ...] = ()
     """What stays and is not outdated by anything but its template."""
 
@@ -100,10 +102,11 @@ def plan_group(
     scales_itself: bool,
     random_delete: bool = False,
     gated: bool = False,
+    most: int = MOST_ORDERS,
     rng: random.Random,
 ) -> GroupPlan:
     """What makes the group have as many workers as it asks for. `pods` are all that the cluster has of it;
-    `scales_itself` says that Ray's autoscaler names those that are to go."""
+    `scales_itself` says that Ray's autoscaler names those that are to go, `most` how many may be made for now."""
     hosts, wanted = max(1, group.num_of_hosts), group_replicas(group)
     named = frozenset(group.scale_strategy.workers_to_delete) if group.scale_strategy is not None else frozenset()
     removals: dict[str, Removal] = {}
@@ -126,8 +129,10 @@ def plan_group(
         kept = kept[:-surplus]
     missing = (order for replica in kept for order in _missing_hosts(group.group_name, replica, hosts, gated=gated))
     new = _new_replicas(group.group_name, kept, wanted - len(kept), hosts, gated=gated, rng=rng)
-    orders = tuple(islice(chain(missing, new), _MOST_ORDERS))
-    return GroupPlan(tuple(removals.values()), orders, tuple(kept))
+    wanting = chain(missing, new)
+    orders = tuple(islice(wanting, most))
+    complete = not orders and next(wanting, None) is None
+    return GroupPlan(tuple(removals.values()), orders, complete, tuple(kept))
 
 
 def plan_rolling(kept: Iterable[Replica], wanted: int, expected_hash: str, max_unavailable: int) -> list[Removal]:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.ray.dashboard.errors import BadAnswer, CannotAsk, DashboardError, NoAnswer, NotLetIn, Refused
 from gpu_control_plane.ray.dashboard.exchange import Ask, Deadlines, Exchange, Reply, Target
 from gpu_control_plane.ray.dashboard.models import (
@@ -34,7 +35,24 @@ _PARTS_LIMIT: Final = 5000
 """How many applications and deployments are read."""
 _NO_LIKE: Final = 404
 _NOT_LET_IN: Final = (401, 403)
+_NOT_INSTALLED: Final = 501
 _REDIRECTS: Final = range(300, 400)
+_LIVING: Final = ("ALIVE", "RESTARTING", "PENDING_CREATION")
+"""States by which Ray's GCS selects actors itself: it keeps up to 100,000 dead ones."""
+_ACTORS: Final = 100
+"""Actors in one answer."""
+_NAMESPACES_OF_RAY: Final = frozenset(
+    {
+        "serve",  # the controller and proxies of Ray Serve, which stay without applications
+        "ActorLocationTracker",
+        "AutoscalingCoordinator",
+        "AutoscalingRequester",
+        "DataUsageCollectionActor",
+        "ray.dataset",
+        "ray_data_shuffle_disk",
+    }
+)
+_NAMESPACES_OF_RAY_BEGIN: Final = ("_ray_internal_", "_dataset_", "_train_")
 
 
 class Dashboard:
@@ -123,7 +141,19 @@ class Dashboard:
         return True
 
     async def activity(self, target: Target) -> Activity:
-        """Whether the cluster has work. One component that has, or cannot tell, is enough."""
+        """Whether the cluster has work: a driver, an application of Ray Serve, or an actor of a user. A component that
+        cannot tell is enough.
+
+        Ray itself counts living drivers alone. What is served, and actors that are detached, outlive theirs.
+        """
+        drivers = await self._driver_activity(target)
+        if drivers.active:
+            return drivers
+        if reason := await self._what_is_served(target) or await self._living_actors(target):
+            return Activity(active=True, reason=reason, last_activity=drivers.last_activity)
+        return drivers
+
+    async def _driver_activity(self, target: Target) -> Activity:
         try:
             found = await self._ask(target, Ask(path="/api/component_activities"), dict[str, ComponentOnWire])
         except _Absent:
@@ -135,6 +165,31 @@ class Dashboard:
             reason="; ".join(sorted(busy))[:_SAID_LIMIT],
             last_activity=max(moments, default=None),
         )
+
+    async def _what_is_served(self, target: Target) -> str:
+        """Applications of Ray Serve, by whatever way they were deployed; empty for none."""
+        try:
+            found = await self._ask(target, Ask(path="/api/serve/applications/"), _ServedOnWire)
+        except _Absent:
+            return ""
+        except Refused as refused:
+            if refused.code == _NOT_INSTALLED:
+                return ""
+            raise
+        return f"Ray Serve has {counted(len(found.applications), 'application')}" if found.applications else ""
+
+    async def _living_actors(self, target: Target) -> str:
+        """Actors that live or are to live again; empty if all there are belong to Ray's own libraries."""
+        for state in _LIVING:
+            path = f"/api/v0/actors?limit={_ACTORS}&filter_keys=state&filter_predicates=%3D&filter_values={state}"
+            try:
+                found = (await self._ask(target, Ask(path=path), _ActorsOnWire)).data.result.result
+            except _Absent:
+                raise Refused(404, f"Ray at {target.url} does not say which actors it has") from None
+            # So many that not all are told: some may be a user's.
+            if len(found) >= _ACTORS or any(not _is_of_ray(actor.ray_namespace or "") for actor in found):
+                return f"there are actors in state {state}"
+        return ""
 
     async def _ask[T](self, target: Target, ask: Ask, shape: type[T]) -> T:
         reply = await self._exchange.send(target, ask)
@@ -149,6 +204,31 @@ class Dashboard:
         reply = await self._exchange.send(target, ask)
         if not reply.successful:
             raise _refusal(reply, target)
+
+
+class _ServedOnWire(msgspec.Struct, frozen=True):
+    applications: dict[str, Any] = {}
+
+
+class _ActorOnWire(msgspec.Struct, frozen=True):
+    ray_namespace: str | None = None
+
+
+class _ActorList(msgspec.Struct, frozen=True):
+    result: list[_ActorOnWire]
+
+
+class _ActorData(msgspec.Struct, frozen=True):
+    result: _ActorList
+
+
+class _ActorsOnWire(msgspec.Struct, frozen=True):
+    data: _ActorData
+
+
+def _is_of_ray(namespace: str) -> bool:
+    """Whether actors of a namespace belong to Ray's own libraries, which leave some of them behind."""
+    return namespace in _NAMESPACES_OF_RAY or namespace.startswith(_NAMESPACES_OF_RAY_BEGIN)
 
 
 class _Absent(Refused):

@@ -1,17 +1,18 @@
 """What cannot be carried out of a RayCluster, and of the spec of one inside of a RayJob or RayService."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-from gpu_control_plane.api.ray.cluster import ClusterCondition, RayCluster, RayClusterSpec
-from gpu_control_plane.api.ray.names import Label
-from gpu_control_plane.kube.conditions import TRUE
+from gpu_control_plane.api.ray.cluster import RayCluster, RayClusterSpec
+from gpu_control_plane.api.ray.names import Annotation, Label
 from gpu_control_plane.rules.ray.autoscaling import autoscaling_faults
 from gpu_control_plane.rules.ray.fault_tolerance import storage_faults
 from gpu_control_plane.rules.ray.groups import group_faults
 from gpu_control_plane.rules.ray.problem import Facts, Faults, Problem, problems_of
 from gpu_control_plane.rules.ray.security import auth_faults, history_faults, network_faults, tls_faults
 from gpu_control_plane.rules.ray.texts import name_faults
+from gpu_control_plane.settings import DURATION
 
 NAME_LIMIT: Final = 53
 _MAKERS: Final = frozenset({"RayJob", "RayService"})
@@ -22,16 +23,12 @@ def cluster_problems(cluster: RayCluster, facts: Facts = Facts()) -> tuple[Probl
     return problems_of(cluster, _faults(cluster, facts))
 
 
-def cluster_status_problems(cluster: RayCluster) -> tuple[Problem, ...]:
-    """What is wrong with its status, which passes: the controller has been interrupted."""
-    held = {condition.type for condition in cluster.status.conditions if condition.status == TRUE}
-    both = {ClusterCondition.SUSPENDING.value, ClusterCondition.SUSPENDED.value} <= held
-    message = "it is suspending and suspended at once, of which one is left over: it will be looked at again"
-    return problems_of(cluster, [("status.conditions", message)] if both else [])
-
-
 def _faults(cluster: RayCluster, facts: Facts) -> Faults:
     yield from name_faults(cluster.name, NAME_LIMIT)
+    timeout = cluster.metadata.annotations.get(Annotation.IDLE_TIMEOUT, "")
+    if timeout and re.fullmatch(DURATION, timeout) is None:
+        path = f"metadata.annotations.{Annotation.IDLE_TIMEOUT.value}"
+        yield path, f"{timeout!r} is no time to be idle: write 90s, 5m or 1h30m"
     yield from spec_faults(cluster.spec, "spec", cluster.metadata.annotations, facts)
     maker = cluster.metadata.labels.get(Label.ORIGINATED_FROM_KIND, "")
     if maker in _MAKERS:

@@ -9,15 +9,21 @@ from gpu_control_plane.rules.ray.problem import Faults
 from gpu_control_plane.rules.ray.templates import Service, Template, read_service, read_template
 from gpu_control_plane.rules.ray.texts import is_label_key, is_label_value
 
+_MOST_GROUPS: Final = 500
+_LABEL_LIMIT: Final = 63
+_REPLICA_NAME: Final = len("-abcde")
+"""What the name of a replica with several hosts has after that of its group: it is a label, too."""
 _TOLD_BY_RESOURCES: Final = ("num-cpus", "num-gpus", "memory", "resources")
 
 
 def group_faults(spec: RayClusterSpec, path: str) -> Faults:
     """Of all groups, the head first."""
-    yield from _common_faults(spec.head_group_spec, f"{path}.headGroupSpec")
-    service = read_service(spec.head_group_spec.head_service or {})
-    if not isinstance(service, Service):
-        yield f"{path}.headGroupSpec.headService", f"this is no Service: {service}"
+    yield from head_faults(spec, path)
+    if len(spec.worker_group_specs) > _MOST_GROUPS:
+        yield (
+            f"{path}.workerGroupSpecs",
+            f"there are {len(spec.worker_group_specs)} groups: take {_MOST_GROUPS} at most",
+        )
     first: dict[str, int] = {}
     for index, group in enumerate(spec.worker_group_specs):
         place = f"{path}.workerGroupSpecs[{index}]"
@@ -27,8 +33,17 @@ def group_faults(spec: RayClusterSpec, path: str) -> Faults:
             yield f"{place}.groupName", f"{taken}, and pods are told apart by it: give each group a name of its own"
         if group.group_name == HEAD_GROUP:
             yield f"{place}.groupName", f"{HEAD_GROUP} is the name of the head's own group: take another"
+        yield from _name_faults(group, place)
         yield from _common_faults(group, place)
         yield from _count_faults(group, place, autoscaling=bool(spec.enable_in_tree_autoscaling))
+
+
+def head_faults(spec: RayClusterSpec, path: str) -> Faults:
+    """Of the head: without any of them its pod can be made."""
+    yield from _common_faults(spec.head_group_spec, f"{path}.headGroupSpec")
+    service = read_service(spec.head_group_spec.head_service or {})
+    if not isinstance(service, Service):
+        yield f"{path}.headGroupSpec.headService", f"this is no Service: {service}"
 
 
 def _common_faults(group: GroupSpec, path: str) -> Faults:
@@ -47,6 +62,20 @@ def _common_faults(group: GroupSpec, path: str) -> Faults:
     if "labels" in group.ray_start_params:
         yield f"{path}.rayStartParams.labels", "labels are given in the field labels of the group: move them there"
     yield from _label_faults(group.labels, f"{path}.labels")
+
+
+def _name_faults(group: WorkerGroupSpec, path: str) -> Faults:
+    most = _LABEL_LIMIT - (_REPLICA_NAME if group.num_of_hosts > 1 else 0)
+    if len(group.group_name) > most:
+        yield (
+            f"{path}.groupName",
+            f"it has {len(group.group_name)} characters, and is a label of its pods: take {most} at most",
+        )
+    elif not is_label_value(group.group_name):
+        yield (
+            f"{path}.groupName",
+            f"{group.group_name} cannot be a label of its pods: take letters, digits, -, _ and .",
+        )
 
 
 def _label_faults(labels: Mapping[str, str], path: str) -> Faults:

@@ -1,7 +1,7 @@
 """What cannot be carried out of a RayJob."""
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from gpu_control_plane.api.ray.job import (
@@ -28,8 +28,7 @@ _ORDER: Final = (DeletionPolicy.WORKERS, DeletionPolicy.CLUSTER, DeletionPolicy.
 
 def job_problems(job: RayJob, facts: Facts = Facts()) -> tuple[Problem, ...]:  # noqa: B008 - it is frozen
     """Everything that is wrong with it; empty if it can be carried out."""
-    faults = [*name_faults(job.name, NAME_LIMIT), *job_faults(job, "spec", facts)]
-    return problems_of(job, faults)
+    return problems_of(job, chain(name_faults(job.name, NAME_LIMIT), job_faults(job, "spec", facts)))
 
 
 def job_status_problems(job: RayJob) -> tuple[Problem, ...]:

@@ -1,14 +1,20 @@
 """A reason why an object of Ray cannot be carried out, in words for its author."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube.sentences import shortened
 
 _PARTS: Final = {"metadata.name": "Metadata", "status": "Status"}
 """How reasons call what is not the spec."""
+_MOST: Final = 20
+_PATH_LIMIT: Final = 200
+_MESSAGE_LIMIT: Final = 500
+_MORE: Final = "more is wrong than is said here: mend this first"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -38,9 +44,21 @@ type Faults = Iterator[Fault]
 
 
 def problems_of(item: Object, faults: Iterable[Fault]) -> tuple[Problem, ...]:
-    """Faults of an object as problems, with the reasons of its kind."""
-    kind = item.resource.kind
-    return tuple(Problem(f"Invalid{kind}{_part(path)}", path, message) for path, message in faults)
+    """Faults of an object as problems, with the reasons of its kind: the first ones, and what users have written in
+    them shortened. A spec has room for thousands of faults, and each may quote a text that is as long as the spec."""
+    kind, found = item.resource.kind, iter(faults)
+    problems = [
+        Problem(f"Invalid{kind}{_part(path)}", shortened(path, _PATH_LIMIT), shortened(message, _MESSAGE_LIMIT))
+        for path, message in islice(found, _MOST)
+    ]
+    if next(found, None) is not None:
+        problems.append(Problem(f"Invalid{kind}Spec", "spec", _MORE))
+    return tuple(problems)
+
+
+def says_all(problems: Iterable[Problem]) -> bool:
+    """Whether these are all the problems of the object."""
+    return not any(problem.message == _MORE for problem in problems)
 
 
 def sentences(problems: Iterable[Problem]) -> str:

@@ -38,6 +38,8 @@ _FIELDS: Final[tuple[tuple[str, int, int, Mapping[str, int]], ...]] = (
 )
 _SUNDAY: Final = 7
 """Sunday by its other number."""
+_LENGTH: Final = 1000
+"""Characters. All minutes of an hour, one by one, are 169."""
 _DIGITS: Final = 4
 _MAX_STEP: Final = 9999
 _HORIZON: Final = timedelta(days=5 * 366)
@@ -69,6 +71,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, text: str) -> Self:
         """`BadSchedule` for a text that is none."""
+        if len(text) > _LENGTH:
+            raise BadSchedule(f"it has {len(text)} characters: write {_LENGTH} at most")
         zone, rest = None, text.strip()
         if rest.startswith(_ZONES):
             named, _, rest = rest.partition(" ")

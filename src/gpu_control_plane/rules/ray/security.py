@@ -3,6 +3,7 @@
 from typing import Final
 
 from gpu_control_plane.api.ray.cluster import AuthMode, GroupSpec, NetworkRules, RayClusterSpec
+from gpu_control_plane.kube.sentences import some_of
 from gpu_control_plane.rules.ray.problem import Facts, Faults
 from gpu_control_plane.rules.ray.templates import pod_spec
 from gpu_control_plane.rules.ray.texts import at_least, is_dns_label
@@ -44,21 +45,21 @@ def network_faults(spec: RayClusterSpec, path: str) -> Faults:
     policy = spec.network_policy
     if policy is None:
         return
-    names = [group.group_name for group in spec.worker_group_specs]
-    for index, name in enumerate(names):
+    names = dict.fromkeys(group.group_name for group in spec.worker_group_specs)
+    for index, name in enumerate(group.group_name for group in spec.worker_group_specs):
         if not is_dns_label(name):
             yield (
                 f"{path}.workerGroupSpecs[{index}].groupName",
                 f"a NetworkPolicy is named after {name!r}: take at most 63 lower case letters, digits and -",
             )
-    place = f"{path}.networkPolicy"
+    place, there = f"{path}.networkPolicy", some_of(names) or "none"
     for field, rules in (("head", policy.head), ("worker", policy.worker)):
         if rules is not None:
             yield from _direction_faults(rules, f"{place}.{field}", policy.mode)
     for index, group in enumerate(policy.worker_groups):
         here = f"{place}.workerGroups[{index}]"
         if group.group_name not in names:
-            yield f"{here}.groupName", f"there is no worker group {group.group_name}: there is {_listed(names)}"
+            yield f"{here}.groupName", f"there is no worker group {group.group_name}: there is {there}"
         yield from _direction_faults(group, here, policy.mode)
 
 
@@ -108,7 +109,3 @@ def _groups(spec: RayClusterSpec) -> list[tuple[str, GroupSpec]]:
         ("headGroupSpec", spec.head_group_spec),
         *((f"workerGroupSpecs[{index}]", group) for index, group in workers),
     ]
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "none"

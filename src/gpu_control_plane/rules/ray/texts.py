@@ -16,7 +16,7 @@ _DOMAIN_LIMIT: Final = 253
 _LABEL_LIMIT: Final = 63
 _DURATION: Final = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[-.+a-zA-Z].*)?")
+_VERSION: Final = re.compile(r"v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:[-.+a-zA-Z].{0,99})?")
 
 
 def name_faults(name: str, limit: int, *, dns: bool = True) -> Faults:

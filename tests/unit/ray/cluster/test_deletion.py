@@ -49,12 +49,40 @@ def test_the_job_waits_for_the_head_and_not_for_workers() -> None:
 
 
 @pytest.mark.parametrize(("conditions", "step"), [
-    ((), NextStep.WAIT), (("Complete",), NextStep.LET_GO), (("Failed",), NextStep.LET_GO),
+    ((), NextStep.WAIT), (("Complete",), NextStep.LET_GO), (("Failed",), NextStep.FORCE),
 ])  # fmt: skip
 def test_the_cluster_goes_when_the_job_has_ended_either_way(conditions: tuple[str, ...], step: NextStep) -> None:
     made = being_deleted()
     made.pods.clear()
     assert plan(made, job(*conditions)).step is step
+
+
+def test_keys_that_may_be_left_are_told_of_with_the_reason() -> None:
+    made = being_deleted()
+    made.pods.clear()
+    failed = JobCondition(type="Failed", status="True", reason="DeadlineExceeded")
+    why = plan(made, OwnedJob(status=JobStatus(conditions=(failed,)))).why
+    assert why == "the Job , which removes them, has failed (DeadlineExceeded)"
+    assert plan(made, job("Complete")).why == ""
+    assert plan(made, after=300).why == "they could not be removed in time"
+
+
+@pytest.mark.parametrize("head", [{"spec": {"containers": []}}, {"spec": {"containers": "ray"}}, {"spec": []}])
+def test_a_head_of_which_no_pod_can_be_made_is_let_go_with_a_warning(head: dict[str, Any]) -> None:
+    made = being_deleted()
+    made.pods.clear()
+    made.cluster = msgspec.structs.replace(made.cluster, spec=ray_cluster(head={"template": head}).spec)
+    found = plan(made)
+    assert found.step is NextStep.FORCE
+    assert found.why.startswith("no pod can be made that removes them (spec.headGroupSpec.template")
+
+
+def test_faults_of_workers_do_not_keep_keys_from_being_removed() -> None:
+    made = being_deleted()
+    made.pods.clear()
+    wrong = ray_cluster(group(minReplicas=5, maxReplicas=2, template={}))
+    made.cluster = msgspec.structs.replace(made.cluster, spec=wrong.spec)
+    assert plan(made).step is NextStep.CREATE_JOB
 
 
 @pytest.mark.parametrize(("annotation", "after", "step"), [

@@ -22,12 +22,20 @@ def cluster(ready: bool = True) -> RayCluster:
     return msgspec.structs.replace(ray_cluster(), status=RayClusterStatus(conditions=(held,)))
 
 
-def look(after: float, activity: Activity | None, *, ready: bool = True, asked: float | None = None) -> Idleness:
+def look(
+    after: float,
+    activity: Activity | None,
+    *,
+    ready: bool = True,
+    asked: float | None = None,
+    worked: float | None = None,
+) -> Idleness:
     def at(minutes: float) -> datetime:
         return NOW + timedelta(minutes=minutes)
 
     answered = at(after if asked is None else asked)
-    return idleness(cluster(ready), LIMIT, activity, asked_at=answered, now=at(after))
+    until = at(worked) if worked is not None else None
+    return idleness(cluster(ready), LIMIT, activity, asked_at=answered, worked_until=until, now=at(after))
 
 
 IDLE = Activity(active=False)
@@ -42,6 +50,12 @@ def test_the_time_begins_with_the_last_work() -> None:
     worked = Activity(active=False, last_activity=NOW + timedelta(minutes=20))
     assert not look(49, worked).suspend
     assert look(50, worked).suspend
+
+
+def test_the_time_begins_when_what_was_served_is_gone() -> None:
+    driver = Activity(active=False, last_activity=NOW + timedelta(minutes=1))
+    assert not look(129, driver, worked=100).suspend
+    assert look(130, driver, worked=100).suspend
 
 
 def test_a_cluster_that_was_resumed_has_its_whole_time() -> None:

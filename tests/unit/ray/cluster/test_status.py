@@ -197,3 +197,22 @@ def test_transition_times_move_with_the_status_only() -> None:
     assert first is not None
     assert second is not None
     assert first.last_transition_time == second.last_transition_time >= NOW
+
+
+def test_workers_that_no_node_has_room_for_are_told_of() -> None:
+    made = world(group(replicas=3), upgradeStrategy={"type": "RollingUpdate"})
+    refused = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    made.change("workers-1", phase="Pending", conditions=refused)
+    held = find(status(made).conditions, "WorkersReady")
+    assert held is not None
+    assert held.message == (
+        "2 of 3 workers ready, and no node has room for 1: a rolling change goes on when they are ready"
+    )
+
+
+def test_of_hundreds_of_groups_that_wait_some_are_named() -> None:
+    waiting = {f"g{index:03}": "why" for index in range(500)}
+    held = find(status(world(), waiting=waiting).conditions, "WorkersReady")
+    assert held is not None
+    assert held.message.startswith("group g000: why; group g001: why; ")
+    assert held.message.endswith("; group g019: why; 480 more groups waiting")

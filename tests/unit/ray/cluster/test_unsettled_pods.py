@@ -14,15 +14,26 @@ RESOURCE = "gpu.deckhouse.io/training"
 POOLS = pools(gpu_pool("training"))
 
 
-def pod(*, gated: bool = False, node: str = "", phase: str = "Pending", resource: str = RESOURCE) -> RayPod:
+def pod(
+    *,
+    gated: bool = False,
+    node: str = "",
+    phase: str = "Pending",
+    resource: str = RESOURCE,
+    units: int = 2,
+    refused: bool = False,
+    first: int = 0,
+) -> RayPod:
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}] if refused else []
     body = {
         "metadata": {"name": "p", "uid": "u"},
         "spec": {
             "nodeName": node,
             "schedulingGates": [{"name": GANG_GATE}] if gated else [],
-            "containers": [{"name": "ray", "resources": {"limits": {resource: "2"}}}],
+            "containers": [{"name": "ray", "resources": {"limits": {resource: str(units)}}}],
+            "initContainers": [{"name": "first", "resources": {"limits": {resource: str(first)}}}] if first else [],
         },
-        "status": {"phase": phase},
+        "status": {"phase": phase, "conditions": conditions},
     }
     return msgspec.convert(body, RayPod)
 
@@ -32,7 +43,7 @@ class Clock:
         self.now = NOW
 
     def held(self, unsettled: UnsettledPods) -> int:
-        return unsettled.units(self.now, POOLS).get(RESOURCE, 0)
+        return unsettled.units(self.now, POOLS, lambda _resource: 8).get(RESOURCE, 0)
 
 
 def new() -> tuple[UnsettledPods, Clock]:
@@ -80,4 +91,30 @@ def test_a_pod_that_has_ended_or_gone_holds_nothing() -> None:
 def test_only_units_of_pools_count() -> None:
     unsettled, clock = new()
     unsettled.changed(None, pod(resource="nvidia.com/gpu"))
-    assert not unsettled.units(clock.now, POOLS)
+    assert not unsettled.units(clock.now, POOLS, lambda _resource: 8)
+
+
+def test_what_no_node_has_room_for_takes_nothing() -> None:
+    unsettled, clock = new()
+    unsettled.changed(None, pod(units=1_000_000))
+    assert clock.held(unsettled) == 0
+    unsettled.changed(None, pod(units=8))
+    assert clock.held(unsettled) == 8
+    unsettled.changed(pod(units=8), pod(units=8, refused=True))
+    assert clock.held(unsettled) == 0
+    unsettled.changed(pod(units=8, refused=True), pod(units=8, node="n"))
+    assert clock.held(unsettled) == 8
+    unsettled.changed(None, pod(refused=True))
+    assert clock.held(unsettled) == 0
+
+
+def test_while_no_node_is_known_every_pod_counts() -> None:
+    unsettled, clock = new()
+    unsettled.changed(None, pod())
+    assert unsettled.units(clock.now, POOLS, lambda _resource: 0) == {RESOURCE: 2}
+
+
+def test_an_init_container_that_asks_for_more_counts() -> None:
+    unsettled, clock = new()
+    unsettled.changed(None, pod(first=5))
+    assert clock.held(unsettled) == 5

@@ -1,12 +1,14 @@
 """Which workers of a group are made and deleted."""
 
 import random
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from gpu_control_plane.api.ray.cluster import WorkerGroupSpec
+from gpu_control_plane.api.ray.names import HEAD_GROUP
 from gpu_control_plane.ray.cluster.worker_groups import GroupPlan, Why, plan_group
 from unit.ray.cluster.pod_world import PodWorld
 from unit.ray.ray_clusters import Json, group, ray_cluster
@@ -35,6 +37,21 @@ def test_a_group_of_any_size_is_ordered_in_parts(of_group: Json) -> None:
     assert len(made.of("workers")) == 500
     made.carry_out(made.plan())
     assert len(made.of("workers")) == 1000
+
+
+def test_groups_without_number_are_ordered_in_parts_as_one() -> None:
+    made = PodWorld(ray_cluster(*(group(f"g{index}", replicas=2**31 - 1) for index in range(50))))
+    plan = made.plan()
+    assert len(plan.orders) == 501
+    assert plan.orders[0].group == HEAD_GROUP
+    assert {order.group for order in plan.orders[1:]} == {"g0"}
+
+
+def test_a_group_that_is_held_back_takes_no_room_from_the_others() -> None:
+    made = PodWorld(ray_cluster(group("full", replicas=10_000), group("other", replicas=3)))
+    plan = made.plan(not_before={"full": made.now + timedelta(minutes=1)})
+    assert [order.group for order in plan.orders] == [HEAD_GROUP, *["other"] * 3]
+    assert plan.again_at == made.now + timedelta(minutes=1)
 
 
 def gone(found: GroupPlan) -> dict[str, Why]:

@@ -152,6 +152,36 @@ async def test_a_cluster_has_work_while_one_component_has(fake: FakeDashboard, d
     assert busy.last_activity == datetime.fromtimestamp(1_800_000_000, UTC)
 
 
+@pytest.mark.parametrize("of_a_driver", [False, True])
+async def test_a_cluster_that_serves_has_work(fake: FakeDashboard, dashboard: Dashboard, of_a_driver: bool) -> None:
+    target = Target(url=fake.url)
+    if of_a_driver:
+        fake.imperative = ["shop"]
+    else:
+        await dashboard.put_serve(target, {"applications": [{"name": "shop", "import_path": "shop:app"}]})
+    serving = await dashboard.activity(target)
+    assert (serving.active, serving.reason) == (True, "Ray Serve has 1 application")
+
+
+async def test_without_ray_serve_a_cluster_serves_nothing(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    fake.has_serve = False
+    assert not (await dashboard.activity(Target(url=fake.url))).active
+
+
+@pytest.mark.parametrize("state", ["ALIVE", "RESTARTING", "PENDING_CREATION"])
+async def test_a_cluster_with_an_actor_has_work(fake: FakeDashboard, dashboard: Dashboard, state: str) -> None:
+    fake.actors[state] = ["serve", "research"]
+    held = await dashboard.activity(Target(url=fake.url))
+    assert (held.active, held.reason) == (True, f"there are actors in state {state}")
+
+
+async def test_actors_of_rays_own_libraries_are_no_work(fake: FakeDashboard, dashboard: Dashboard) -> None:
+    fake.actors["ALIVE"] = ["serve", "_dataset_stats_actor", "_train_state_actor", "AutoscalingCoordinator"]
+    assert not (await dashboard.activity(Target(url=fake.url))).active
+    fake.actors["ALIVE"] = ["serve"] * 100  # and maybe others
+    assert (await dashboard.activity(Target(url=fake.url))).active
+
+
 @pytest.mark.parametrize(
     ("fault", "error", "said"),
     [

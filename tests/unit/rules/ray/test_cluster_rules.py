@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.ray import RayCluster
-from gpu_control_plane.api.ray.names import Label
-from gpu_control_plane.rules.ray.cluster import cluster_problems, cluster_status_problems
+from gpu_control_plane.api.ray.names import Annotation, Label
+from gpu_control_plane.rules.ray.cluster import cluster_problems
 from gpu_control_plane.rules.ray.problem import Facts, sentences
 from ray_samples import NAMES, changed, sample
+from unit.ray.ray_clusters import group, ray_cluster
 
 HEAD = "spec.headGroupSpec"
 WORKER = "spec.workerGroupSpecs.0"
@@ -65,6 +66,30 @@ ROWS: list[tuple[str, Mapping[str, object], str, str]] = [
         {f"{WORKER}.template": {"spec": {"containers": "ray"}}},
         f"{W0}.template",
         "this is no template of a pod: Expected `array`, got `str` - at `$.spec.containers`",
+    ),
+    (
+        "the name of a group is a label",
+        {f"{WORKER}.groupName": "g" * 64},
+        f"{W0}.groupName",
+        "it has 64 characters, and is a label of its pods: take 63 at most",
+    ),
+    (
+        "the name of a replica with several hosts is a label",
+        {f"{WORKER}.groupName": "g" * 58, f"{WORKER}.numOfHosts": 2},
+        f"{W0}.groupName",
+        "it has 58 characters, and is a label of its pods: take 57 at most",
+    ),
+    (
+        "the name of a group has letters that a label may have",
+        {f"{WORKER}.groupName": "a b"},
+        f"{W0}.groupName",
+        "a b cannot be a label of its pods: take letters, digits, -, _ and .",
+    ),
+    (
+        "a time to be idle can be read",
+        {"metadata.annotations": {Annotation.IDLE_TIMEOUT.value: "30min"}},
+        "metadata.annotations.gpu.deckhouse.io/idle-timeout",
+        "'30min' is no time to be idle: write 90s, 5m or 1h30m",
     ),
     (
         "the fewest workers are not less than none",
@@ -451,18 +476,12 @@ def test_tls_needs_cert_manager() -> None:
     )
 
 
-def test_a_status_that_is_suspending_and_suspended_is_told() -> None:
-    def condition(kind: str) -> dict[str, str]:
-        at = "2026-11-15T12:00:00Z"
-        return {"type": kind, "status": "True", "reason": kind, "lastTransitionTime": at}
-
-    kinds = ("RayClusterSuspending", "RayClusterSuspended")
-    held = cluster({"status": {"conditions": [condition(kind) for kind in kinds]}})
-    assert [one.reason for one in cluster_status_problems(held)] == ["InvalidRayClusterStatus"]
-    assert cluster_problems(held) == ()
-    assert cluster_status_problems(cluster({"status": {"conditions": [condition(kinds[0])]}})) == ()
-
-
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("cluster-")])
 def test_samples_of_clusters_can_be_carried_out(name: str) -> None:
     assert cluster_problems(cluster(name=name)) == ()
+
+
+def test_a_cluster_has_no_more_groups_than_can_be_looked_at() -> None:
+    (problem,) = cluster_problems(ray_cluster(*(group(f"g{index}") for index in range(501))))
+    assert str(problem) == "spec.workerGroupSpecs: there are 501 groups: take 500 at most"
+    assert not cluster_problems(ray_cluster(*(group(f"g{index}") for index in range(500))))

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gpu_control_plane.api.ray.cluster import NetworkRules, RayNetworkPolicy
+from gpu_control_plane.api.ray.cluster import NetworkRules
 from gpu_control_plane.api.ray.names import GROUP, HEAD_GROUP, Label, NodeType
 from gpu_control_plane.kube.objects import OwnerReference
 from gpu_control_plane.ray.cluster.manifests.context import RAY_JOB, ClusterContext, Manifest
@@ -26,16 +26,12 @@ def network_policies(context: ClusterContext) -> list[Manifest]:
         return []
     name = context.cluster.name
     head = _policy(context, f"{name}-head", {}, asked.head, _submitter(context))
+    rules = {each.group_name: each for each in reversed(asked.worker_groups)}  # Of two for one group, the first.
     workers = (
-        _policy(context, f"{name}-workers-{group}", {Label.GROUP.value: group}, _rules(asked, group))
+        _policy(context, f"{name}-workers-{group}", {Label.GROUP.value: group}, rules.get(group, asked.worker))
         for group in (each.group_name for each in context.cluster.spec.worker_group_specs)
     )
     return [head, *workers]
-
-
-def _rules(asked: RayNetworkPolicy, group: str) -> NetworkRules | None:
-    """What the user allows a group beyond its cluster."""
-    return next((rules for rules in asked.worker_groups if rules.group_name == group), asked.worker)
 
 
 def _submitter(context: ClusterContext) -> list[dict[str, Any]]:

@@ -2,12 +2,13 @@
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from gpu_control_plane.api.ray.names import CREATED_BY, Annotation, Label, NodeType
 from gpu_control_plane.ray.cluster.manifests.containers import equal_resources, has_env, put_env, ray_container
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.pods import head_pod
 from gpu_control_plane.ray.cluster.manifests.start_command import shell
-from gpu_control_plane.ray.cluster.manifests.tls import WAIT_FOR_CERTIFICATE
 from gpu_control_plane.ray.names import redis_cleanup_job_name
 
 _DEADLINE_SECONDS: Final = 300
@@ -29,16 +30,10 @@ _USER: Final = "username=os.getenv('REDIS_USERNAME', parsed.username), "
 
 def redis_cleanup_job(context: ClusterContext) -> Manifest:
     """A Job with the head's pod, of which only the Ray container is left. It needs no GPU, and tries only once."""
-    pod = head_pod(context)
+    pod = head_pod(_without_what_goes(context))
     spec: dict[str, Any] = pod["spec"]
     ray = ray_container(spec)
     spec["containers"] = [ray]
-    # The certificates do not name this pod.
-    first = [held for held in spec.get("initContainers") or () if held.get("name") != WAIT_FOR_CERTIFICATE]
-    if first:
-        spec["initContainers"] = first
-    else:
-        spec.pop("initContainers", None)
     ray["command"] = shell(context.options)
     ray["args"] = [_SCRIPT.format(user=_USER if has_env(ray, "REDIS_USERNAME") else "")]
     ray.pop("livenessProbe", None)
@@ -75,6 +70,19 @@ def redis_cleanup_job(context: ClusterContext) -> Manifest:
             "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec},
         },
     }
+
+
+def _without_what_goes(context: ClusterContext) -> ClusterContext:
+    """Without what makes a pod need objects of the cluster: its service account, the Secret with its token, its
+    certificates. A deletion in the foreground takes them before this Job has ended, and Redis asks for none of them."""
+    spec = replace(
+        context.cluster.spec,
+        enable_in_tree_autoscaling=None,
+        auth_options=None,
+        tls_options=None,
+        history_server_options=None,
+    )
+    return replace(context, cluster=replace(context.cluster, spec=spec))
 
 
 def _drop_unused_claims(spec: dict[str, Any]) -> None:

@@ -18,6 +18,8 @@ _TAKE_BOOLEANS: Final = frozenset({"log-color", "include-dashboard", "include-lo
 """Parameters that are given a truth value; others are there, or are not."""
 _ACCELERATORS: Final = {"aws.amazon.com/neuroncore": "neuron_cores", "google.com/tpu": "TPU"}
 """Resources of Kubernetes that Ray knows by another name."""
+_LARGEST: Final = 1 << 63
+"""Larger numbers are no amounts of anything."""
 _QUOTES: Final = "'\"` "
 
 
@@ -118,11 +120,15 @@ def custom_resources(params: Mapping[str, str]) -> dict[str, int | float] | None
         return {}
     try:
         read = json.loads(params["resources"].strip(_QUOTES))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    if not isinstance(read, dict) or not all(type(value) in (int, float) for value in read.values()):
+    if not isinstance(read, dict) or not all(map(_is_amount, read.values())):
         return None
     return read
+
+
+def _is_amount(value: object) -> bool:
+    return type(value) in (int, float) and isinstance(value, int | float) and abs(value) < _LARGEST
 
 
 def _json(amounts: Mapping[str, int | float]) -> str:

@@ -13,7 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from gpu_control_plane.api.ray.cluster import AutoscalerVersion, GroupSpec, RayCluster, WorkerGroupSpec
+from gpu_control_plane.api.ray.cluster import (
+    AutoscalerVersion,
+    GcsFaultTolerance,
+    GroupSpec,
+    RayCluster,
+    WorkerGroupSpec,
+)
 from gpu_control_plane.api.ray.names import Annotation, Label
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.ray.cluster.manifests.features import (
@@ -31,6 +37,7 @@ from gpu_control_plane.rules.ray.filled_gpus import group_as_written
 
 _READ_BY_RAY: Final = ("idleTimeoutSeconds", "upscalingMode")
 """Options of the autoscaler that Ray reads from the RayCluster while it runs."""
+_OF_THE_CLAIM: Final = frozenset({"accessModes", "deletionPolicy", "size", "storageClassName"})
 _MEAN_NOTHING_EMPTY: Final = frozenset(
     {"annotations", "labels", "limits", "nodeSelector", "requests", "resources", "securityContext"}
 )
@@ -80,9 +87,18 @@ def _of_head(cluster: RayCluster) -> dict[str, Any]:
         else None,
         "autoscales": autoscales(spec) or None,
         "kept": keeping(cluster).name,
-        "gcs": msgspec.to_builtins(spec.gcs_fault_tolerance_options),
+        "gcs": _of_gcs(spec.gcs_fault_tolerance_options),
         "storageNamespace": annotations.get(Annotation.EXTERNAL_STORAGE_NAMESPACE.value),
     }
+
+
+def _of_gcs(options: GcsFaultTolerance | None) -> dict[str, Any] | None:
+    """Without what only the claim is made from: pods name it."""
+    if options is None:
+        return None
+    told: dict[str, Any] = msgspec.to_builtins(options)
+    storage = {name: value for name, value in (told.get("storage") or {}).items() if name not in _OF_THE_CLAIM}
+    return {**told, "storage": storage or None}
 
 
 def _of_workers(cluster: RayCluster, group: WorkerGroupSpec) -> dict[str, Any]:

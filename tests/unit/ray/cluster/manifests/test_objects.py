@@ -448,6 +448,26 @@ def test_the_cleanup_of_redis_is_the_head_without_ray() -> None:
     )
 
 
+@pytest.mark.parametrize("kubernetes", [False, True])
+@pytest.mark.parametrize("account", ["", "mine"])
+def test_the_cleanup_of_redis_needs_nothing_that_goes_with_its_cluster(kubernetes: bool, account: str) -> None:
+    held = template()
+    if account:
+        held["spec"]["serviceAccountName"] = account
+    everything = context(
+        head={"template": held},
+        rayVersion="2.55.0",
+        enableInTreeAutoscaling=True,
+        authOptions={"mode": "token", "enableK8sTokenAuth": kubernetes},
+        tlsOptions={"enabled": True},
+        gcsFaultToleranceOptions={"redisAddress": "redis:6379"},
+    )
+    spec = redis_cleanup_job(everything)["spec"]["template"]["spec"]
+    assert spec.get("serviceAccountName", "") == account
+    assert not [held for held in spec["containers"][0]["env"] if "secretKeyRef" in held.get("valueFrom", {})]
+    assert not [volume for volume in spec.get("volumes", ()) if not {"emptyDir"} & volume.keys()]
+
+
 def test_the_cleanup_of_redis_is_found_whatever_the_template_says_and_blocks_no_deletion() -> None:
     head = {"template": template(), "labels": {"app.kubernetes.io/created-by": "me"}}
     made = redis_cleanup_job(context(head=head, gcsFaultToleranceOptions={"redisAddress": "redis:6379"}))

@@ -116,6 +116,24 @@ def test_a_change_reaches_the_pods_that_are_made_from_it(path: str, value: Any, 
     assert {pod for pod in before if before[pod] != after[pod]} == expected
 
 
+@pytest.mark.parametrize(
+    ("storage", "expected"),
+    [
+        ({}, set()),
+        ({"deletionPolicy": "Retain"}, set()),
+        ({"size": "5Gi", "storageClassName": "fast", "accessModes": ["ReadWriteMany"]}, set()),
+        ({"subPath": "gcs"}, {"head"}),
+        ({"claimName": "mine"}, {"head"}),
+    ],
+    ids=_id,
+)
+def test_only_what_the_head_mounts_of_a_volume_reaches_it(storage: Json, expected: set[str]) -> None:
+    on_volume = changed(whole(), "spec.gcsFaultToleranceOptions", {"backend": "rocksdb"})
+    before = hashes(on_volume)
+    after = hashes(changed(on_volume, "spec.gcsFaultToleranceOptions.storage", storage))
+    assert {pod for pod in before if before[pod] != after[pod]} == expected
+
+
 def test_a_release_keeps_the_hashes_of_another() -> None:
     """Another value here means that an upgrade of the operator makes every pod of Ray out of date, and clusters that
     roll begin to. Change it for nothing less than a fault."""
