@@ -26,7 +26,7 @@ from gpu_control_plane.ray.cluster.manifests import (
     worker_pod,
 )
 from gpu_control_plane.ray.options import BatchScheduler, RayOptions
-from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
+from gpu_control_plane.ray.scheduling import scheduler_for, scheduling_fields_of
 from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
 
 Json = dict[str, Any]
@@ -166,7 +166,7 @@ async def test_every_object_is_accepted(client: Client, namespace: str, spec: Js
         cluster=cluster,
         options=options,
         gpus=PoolResources([POOL]),
-        marks=marks_of(scheduler_for(BatchScheduler.YUNIKORN), cluster, cluster),
+        marks=scheduling_fields_of(scheduler_for(BatchScheduler.YUNIKORN), cluster, cluster),
     )
     for manifest in manifests(context):
         await accept(client, manifest)

@@ -44,7 +44,7 @@ from gpu_control_plane.ray.cluster.status import StatusSnapshot, cluster_status
 from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.owned import OwnedClaim, OwnedService
 from gpu_control_plane.ray.pool_demand import pod_units
-from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
+from gpu_control_plane.ray.scheduling import scheduler_for, scheduling_fields_of
 from gpu_control_plane.ray.status_patch import differs, write_status
 from gpu_control_plane.rules.largest_nodes import LargestNodes
 from gpu_control_plane.rules.ray.gpus import PoolFacts, PoolResources
@@ -197,7 +197,7 @@ class _Clusters:
         fingerprint = (metadata.generation, metadata.labels, metadata.annotations)
         known = memory.pools is pools and memory.claims == claims
         if memory.desired is None or memory.fingerprint != fingerprint or not known:
-            marks = marks_of(self._scheduler, cluster, cluster)
+            marks = scheduling_fields_of(self._scheduler, cluster, cluster)
             context = ClusterContext(
                 cluster=cluster, options=self._options, gpus=pools, claims=claims.specs, marks=marks
             )

@@ -203,7 +203,11 @@ class _Jobs:
         cluster = self._cluster(job)
         if cluster is None or self._submitter(job) is not None:
             return
-        marks = self._scheduler.pod_marks(job, cluster, SUBMITTER_GROUP) if self._scheduler is not None else None
+        marks = (
+            self._scheduler.pod_scheduling_fields(job, cluster, SUBMITTER_GROUP)
+            if self._scheduler is not None
+            else None
+        )
         await self._make(job, OwnedJob, submitter_job(job, cluster, marks), JobEvent.CREATED_SUBMITTER)
 
     async def _make_service(self, job: RayJob) -> None:

@@ -20,7 +20,7 @@ from gpu_control_plane.ray.cluster.manifests.services import head_service
 from gpu_control_plane.ray.dashboard.access import dashboard_port
 from gpu_control_plane.ray.job.submission import runtime_env
 from gpu_control_plane.ray.names import AUTH_TOKEN_KEY, head_service_name, identifier, label_value, token_secret_name
-from gpu_control_plane.ray.scheduling import PodMarks
+from gpu_control_plane.ray.scheduling import PodSchedulingFields
 
 SUBMITTER: Final = "ray-job-submitter"
 """The container that submits, where nobody has named it otherwise."""
@@ -67,7 +67,7 @@ def ray_cluster(job: RayJob, for_scheduler: Mapping[str, str] = _NO_ANNOTATIONS)
     }
 
 
-def submitter_job(job: RayJob, cluster: RayCluster, marks: PodMarks | None = None) -> Manifest:
+def submitter_job(job: RayJob, cluster: RayCluster, marks: PodSchedulingFields | None = None) -> Manifest:
     """The Job of Kubernetes that submits the job, and follows its log."""
     template = _submitter_template(job, cluster.spec)
     container = template["spec"]["containers"][0]

@@ -6,14 +6,14 @@ from typing import ClassVar, Final, override
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.job import RayJob, SubmissionMode
 from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodMarks, Refusal
+from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodSchedulingFields, Refusal
 
 _NAME: Final = "kai-scheduler"
 _QUEUE: Final = "kai.scheduler/queue"
 
 
 class Kai(BatchSchedule):
-    """Marks pods with its name and queue."""
+    """Labels pods with its name and queue."""
 
     kinds: ClassVar[tuple[type[Object], ...]] = ()
 
@@ -28,9 +28,9 @@ class Kai(BatchSchedule):
         return None
 
     @override
-    def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
+    def pod_scheduling_fields(self, owner: Owner, cluster: RayCluster, group: str) -> PodSchedulingFields:
         queue = owner.metadata.labels.get(_QUEUE) or cluster.metadata.labels.get(_QUEUE)
-        return PodMarks(scheduler_name=_NAME, labels={_QUEUE: queue} if queue else {})
+        return PodSchedulingFields(scheduler_name=_NAME, labels={_QUEUE: queue} if queue else {})
 
     @override
     def cluster_annotations(self, owner: RayJob) -> Mapping[str, str]:

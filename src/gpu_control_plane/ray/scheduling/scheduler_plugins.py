@@ -10,7 +10,7 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.kube.objects import Object, Resource, controlled_by
 from gpu_control_plane.ray.demand import desired_amounts, quantity_text, worker_pods
-from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodMarks, Refusal
+from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodSchedulingFields, Refusal
 
 _NAME: Final = "scheduler-plugins-scheduler"
 _POD_GROUP: Final = "scheduling.x-k8s.io/pod-group"
@@ -22,7 +22,7 @@ class CoschedulingPodGroup(Object, frozen=True):
 
 
 class SchedulerPlugins(BatchSchedule):
-    """Marks pods with the PodGroup of their cluster."""
+    """Labels pods with the PodGroup of their cluster."""
 
     kinds: ClassVar[tuple[type[Object], ...]] = (CoschedulingPodGroup,)
 
@@ -38,9 +38,9 @@ class SchedulerPlugins(BatchSchedule):
         return None
 
     @override
-    def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
+    def pod_scheduling_fields(self, owner: Owner, cluster: RayCluster, group: str) -> PodSchedulingFields:
         gang = Label.GANG.value in cluster.metadata.labels
-        return PodMarks(scheduler_name=_NAME, labels={_POD_GROUP: cluster.name} if gang else {})
+        return PodSchedulingFields(scheduler_name=_NAME, labels={_POD_GROUP: cluster.name} if gang else {})
 
     @override
     def cluster_annotations(self, owner: RayJob) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What a batch scheduler is to the controllers of Ray: marks for pods, objects beside them, and refusals."""
+"""What a batch scheduler is to the controllers of Ray: scheduling fields of pods, objects beside them, and refusals."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -14,7 +14,7 @@ Owner = RayCluster | RayJob
 """What a user made: objects of a scheduler belong to it, and its labels name queue and priority."""
 
 
-class PodMarks(msgspec.Struct, frozen=True, kw_only=True):
+class PodSchedulingFields(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod carries for its scheduler."""
 
     scheduler_name: str = ""
@@ -38,7 +38,7 @@ class BatchSchedule(Protocol):
     def refusal(self, owner: Owner) -> Refusal | None:
         """Why this object of Ray cannot be scheduled so; None if it can."""
 
-    def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
+    def pod_scheduling_fields(self, owner: Owner, cluster: RayCluster, group: str) -> PodSchedulingFields:
         """What pods of a group carry; of the head's with `HEAD_GROUP`, of the submitter's with `SUBMITTER_GROUP`."""
 
     def cluster_annotations(self, owner: RayJob) -> Mapping[str, str]:

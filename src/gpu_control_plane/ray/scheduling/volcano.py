@@ -20,7 +20,7 @@ from gpu_control_plane.ray.demand import (
     worker_pods,
 )
 from gpu_control_plane.ray.scheduling.submitter import submitter_amounts
-from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodMarks, Refusal
+from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodSchedulingFields, Refusal
 
 _NAME: Final = "volcano"
 _QUEUE: Final = "volcano.sh/queue-name"
@@ -37,7 +37,7 @@ class VolcanoPodGroup(Object, frozen=True):
 
 
 class Volcano(BatchSchedule):
-    """Marks pods with their PodGroup, which belongs to what the user made."""
+    """Annotates pods with their PodGroup, which belongs to what the user made."""
 
     kinds: ClassVar[tuple[type[Object], ...]] = (VolcanoPodGroup,)
 
@@ -54,9 +54,9 @@ class Volcano(BatchSchedule):
         return None
 
     @override
-    def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
+    def pod_scheduling_fields(self, owner: Owner, cluster: RayCluster, group: str) -> PodSchedulingFields:
         held = {**cluster.metadata.labels, **owner.metadata.labels}
-        return PodMarks(
+        return PodSchedulingFields(
             scheduler_name=_NAME,
             labels={key: held[key] for key in (_QUEUE, Label.PRIORITY_CLASS.value) if held.get(key)},
             annotations={_GROUP_NAME: pod_group_name(owner, cluster), _TASK: group},

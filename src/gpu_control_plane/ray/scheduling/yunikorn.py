@@ -10,7 +10,7 @@ from gpu_control_plane.api.ray.names import HEAD_GROUP, Label
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.demand import least_group_pods, pod_amounts, quantity_text
 from gpu_control_plane.ray.scheduling.submitter import SUBMITTER_GROUP, submitter_amounts, submitter_template
-from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodMarks, Refusal
+from gpu_control_plane.ray.scheduling.surface import BatchSchedule, Manifest, Owner, PodSchedulingFields, Refusal
 
 _NAME: Final = "yunikorn"
 _LABELS: Final = {"yunikorn.apache.org/app-id": "applicationId", "yunikorn.apache.org/queue": "queue"}
@@ -20,7 +20,7 @@ _TASK_GROUPS: Final = "yunikorn.apache.org/task-groups"
 
 
 class YuniKorn(BatchSchedule):
-    """Marks pods with application, queue and task groups."""
+    """Labels pods with application and queue, and annotates them with task groups."""
 
     kinds: ClassVar[tuple[type[Object], ...]] = ()
 
@@ -29,13 +29,13 @@ class YuniKorn(BatchSchedule):
         return None
 
     @override
-    def pod_marks(self, owner: Owner, cluster: RayCluster, group: str) -> PodMarks:
+    def pod_scheduling_fields(self, owner: Owner, cluster: RayCluster, group: str) -> PodSchedulingFields:
         held = {**cluster.metadata.labels, **owner.metadata.labels}
-        labels = {mark: held[label] for label, mark in _LABELS.items() if held.get(label)}
+        labels = {pod_label: held[label] for label, pod_label in _LABELS.items() if held.get(label)}
         if Label.GANG.value not in held:
-            return PodMarks(scheduler_name=_NAME, labels=labels)
+            return PodSchedulingFields(scheduler_name=_NAME, labels=labels)
         given = owner.metadata.annotations.get(_TASK_GROUPS) or cluster.metadata.annotations.get(_TASK_GROUPS)
-        return PodMarks(
+        return PodSchedulingFields(
             scheduler_name=_NAME,
             labels=labels,
             annotations={_TASK_GROUPS: given or task_groups(owner), _TASK_GROUP: group},

@@ -1,6 +1,7 @@
-"""RayServices: which RayClusters they have, what Ray Serve is told, and which cluster requests go to.
+"""RayServices: which RayClusters they have, which configuration their Ray Serve gets, and where requests go.
 
 `decide` asks one question after the other; each concern answers in a module of its own: `roles` (which clusters there
-should be), `applications` (what Ray Serve is told and says), `backend` (where requests go), `incremental` and
-`handover` (upgrades in steps), `conditions` (what people are told).
+should be), `applications` (the configuration of Ray Serve and the state of its applications), `backend` (the cluster
+that the Services select), `upgrade` with `incremental` and `handover_plan` (the next step of an upgrade), `conditions`
+(the status for people).
 """

@@ -1,6 +1,7 @@
-"""What can be done about a RayService: each write of its own, safe to repeat, and decided before any is made."""
+"""The writes that a decision about a RayService consists of, each safe to repeat. All are decided beforehand."""
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -14,8 +15,8 @@ from gpu_control_plane.ray.service.events import ServiceEvent
 Manifest = dict[str, Any]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What people are told by an Event, once it has been done."""
+class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An Event to be written once the action it belongs to has been carried out."""
 
     reason: ServiceEvent
     note: str
@@ -25,15 +26,15 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 class CreateCluster(msgspec.Struct, frozen=True, kw_only=True):
     manifest: Manifest
-    told: Told | None = None
+    event: EventRecord | None = None
 
 
 class PatchCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A merge patch; one of the spec is made on the version that was read."""
+    """A merge patch. One that changes the spec carries the resourceVersion that was read, so it fails on a conflict."""
 
     cluster: RayCluster
     body: Mapping[str, Any]
-    told: Told | None = None
+    event: EventRecord | None = None
 
     @property
     def guarded(self) -> bool:
@@ -41,31 +42,31 @@ class PatchCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """The very object that was read."""
+    """Deletes the object with the uid that was read, and no later one of the same name."""
 
     item: Object
-    told: Told | None = None
+    event: EventRecord | None = None
 
 
 class Ensure(msgspec.Struct, frozen=True, kw_only=True):
-    """A Service, Gateway or HTTPRoute as in the manifest."""
+    """Creates or updates a Service, Gateway or HTTPRoute as in the manifest."""
 
     kind: type[Object]
     manifest: Manifest
     held: Object | None
     owner: Object
     replaceable: bool = False
-    """Whether it may be made anew where it cannot be changed: nobody's requests need its address."""
-    created: Told | None = None
-    updated: Told | None = None
+    """Whether it may be created again if the API server refuses the update: no client depends on its address."""
+    created: EventRecord | None = None
+    updated: EventRecord | None = None
 
 
 class LabelHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Let requests go to the pod, or not."""
+    """Sets the label by which the Service of Serve selects the head pod."""
 
     pod: RayPod
     serves: bool
-    told: Told | None = None
+    event: EventRecord | None = None
 
 
 class WriteStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,16 +81,16 @@ Action = CreateCluster | PatchCluster | Delete | Ensure | LabelHead | WriteStatu
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do, in this order, and when to look again although nothing changes."""
+    """What to write, in this order, and when to reconcile again if no watch fires before."""
 
     actions: tuple[Action, ...] = ()
-    told: tuple[Told, ...] = ()
-    """Events that go with the status: recorded when it has been written."""
-    again_in: float | None = None
+    events: tuple[EventRecord, ...] = ()
+    """Events that belong to the status: recorded when it has been written."""
+    again_in: timedelta | None = None
 
 
 def merged(patches: Iterable[PatchCluster]) -> tuple[PatchCluster, ...]:
-    """One patch for each cluster."""
+    """The patches, with those of one cluster merged into one."""
     found: dict[str, PatchCluster] = {}
     for patch in patches:
         held = found.get(patch.cluster.name)
@@ -101,5 +102,5 @@ def merged(patches: Iterable[PatchCluster]) -> tuple[PatchCluster, ...]:
             **patch.body.get("metadata", {}).get("annotations", {}),
         }
         body = {**held.body, **patch.body, "metadata": {"annotations": annotations}}
-        found[patch.cluster.name] = PatchCluster(cluster=held.cluster, body=body, told=held.told or patch.told)
+        found[patch.cluster.name] = PatchCluster(cluster=held.cluster, body=body, event=held.event or patch.event)
     return tuple(found.values())

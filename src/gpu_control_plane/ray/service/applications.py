@@ -1,8 +1,7 @@
-"""What Ray Serve is told, and what it says of its applications. Pure.
+"""The configuration that Ray Serve gets, and the applications that it reports. Pure.
 
-A configuration is put when it differs from the one that was accepted last, which an annotation of the RayCluster
-remembers, or when Ray Serve reports no application: it has lost them with its head. An operator that starts anew
-therefore puts nothing.
+A configuration is put when it differs from the last accepted one, which is kept in an annotation of the RayCluster, or
+when Ray Serve reports no application: it has lost them with its head. A restarted operator therefore puts nothing.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from gpu_control_plane.rules.ray.yaml_map import BadYAMLMap, read_map
 
 
 class BadConfig(ValueError):
-    """The configuration is no mapping in YAML."""
+    """The configuration is not a YAML mapping."""
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -35,56 +34,59 @@ def with_capacity(config: Mapping[str, Any], capacity: int | None) -> dict[str, 
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """A short name of a configuration."""
+    """A short hash of a configuration, whatever the order of its keys."""
     encoded = msgspec.json.encode(config, order="deterministic", enc_hook=str)
     return hashlib.sha256(encoded).hexdigest()[:16]
 
 
-class Telling(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray Serve of one cluster is to be told."""
+class ServeConfigUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """What Ray Serve of one cluster is to have: a configuration, and the percentage of its replicas."""
 
-    mark: str
-    """A short name of the configuration and of the capacity."""
+    config_id: str
+    """Hash of the configuration, and the capacity."""
     config: Mapping[str, Any] | None = None
-    """None: the configuration that it has, with another capacity."""
+    """None: it keeps its configuration, and only the capacity changes."""
     capacity: int | None = None
 
     def body(self, details: ServeDetails | None) -> dict[str, Any] | None:
-        """The whole configuration to put; None where there is none, or where it is not known which one it has."""
+        """The whole configuration to put; None if there is none, or if the one that the cluster keeps is not known."""
         config = self.config if self.config is not None else _deployed(details)
         return with_capacity(config, self.capacity) if config else None
 
 
-def telling(config: Mapping[str, Any], annotation: str, capacity: int | None, *, follows: bool) -> Telling:
-    """`follows`: whether the cluster gets the configuration of the service. One that another is to take over from keeps
-    what it has, since what is new may be made for the new cluster. Where both are the same, it can be told again."""
+def serve_config_update(
+    config: Mapping[str, Any], annotation: str, capacity: int | None, *, follows: bool
+) -> ServeConfigUpdate:
+    """What the cluster with this annotation is to have. `follows`: whether it gets the configuration of the service. A
+    cluster that is being replaced keeps its own, since the new one may be written for the new cluster; if both are the
+    same, the service's can be put again."""
     wanted, held = config_hash(config), digest_of(annotation)
     known = follows or held == wanted
-    mark = f"{wanted if known else held}:{'' if capacity is None else capacity}"
-    return Telling(mark=mark, config=config if known else None, capacity=capacity)
+    config_id = f"{wanted if known else held}:{'' if capacity is None else capacity}"
+    return ServeConfigUpdate(config_id=config_id, config=config if known else None, capacity=capacity)
 
 
-def remembered(mark: str, at: datetime) -> str:
-    """The value of the annotation once a configuration has been accepted."""
-    return f"{mark}@{at.strftime('%Y%m%dT%H%M%SZ')}"
+def accepted_annotation(config_id: str, at: datetime) -> str:
+    """The value of the annotation once Ray Serve has accepted a configuration."""
+    return f"{config_id}@{at.strftime('%Y%m%dT%H%M%SZ')}"
 
 
-def is_told(said: Telling, annotation: str) -> bool:
-    """Whether Ray Serve has accepted this as the last thing."""
-    return annotation.partition("@")[0] == said.mark
+def is_accepted(update: ServeConfigUpdate, annotation: str) -> bool:
+    """Whether this is the configuration that Ray Serve has accepted last."""
+    return annotation.partition("@")[0] == update.config_id
 
 
 def digest_of(annotation: str) -> str:
     return annotation.partition("@")[0].partition(":")[0]
 
 
-def has_lost_all(said: Telling, details: ServeDetails | None) -> bool:
-    """Whether Ray Serve has no application although it was told of some: its head has been made anew."""
-    return details is not None and not details.applications and bool((said.config or {}).get("applications"))
+def has_lost_all(update: ServeConfigUpdate, details: ServeDetails | None) -> bool:
+    """Whether Ray Serve has no application although its configuration has some: its head has been recreated."""
+    return details is not None and not details.applications and bool((update.config or {}).get("applications"))
 
 
 def _deployed(details: ServeDetails | None) -> dict[str, Any]:
-    """The configuration that Ray Serve has, as it says itself."""
+    """The configuration that Ray Serve reports."""
     if details is None:
         return {}
     found = [each.deployed_app_config for each in details.applications.values() if each.deployed_app_config]
@@ -95,7 +97,7 @@ def _deployed(details: ServeDetails | None) -> dict[str, Any]:
 
 
 def statuses(details: ServeDetails | None, held: ServedCluster) -> dict[str, ApplicationStatus]:
-    """The applications for a status. While Ray Serve does not answer, they stay as it said last."""
+    """The applications for a status. While Ray Serve does not answer, the last known ones stay."""
     if details is None:
         return held.application_statuses
     return {

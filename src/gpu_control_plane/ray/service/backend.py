@@ -1,4 +1,4 @@
-"""Which cluster requests go to, and the two Services by which they do. Pure.
+"""Which cluster requests go to, and the two Services that select it. Pure.
 
 The Services stay while clusters change: only their selectors do, so their addresses are kept. Requests are never sent
 to a cluster that cannot answer while another can.
@@ -25,13 +25,13 @@ _ORIGIN: Final = "RayService"
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A cluster, and whether it can answer."""
+    """A cluster that requests may go to, and whether it answers them."""
 
     name: str
     takes_over: bool
-    """It can answer for everything, so an upgrade may send requests there."""
+    """It answers for every application, so an upgrade may send requests there."""
     answers: bool
-    """It can answer at all."""
+    """It answers for at least one deployment."""
 
 
 def choose(now: str, target: Candidate | None, source: Candidate | None, *, must_leave: bool = False) -> str:
@@ -116,7 +116,7 @@ def serve_manifest(service: RayService, context: ClusterContext) -> Manifest | N
 
 
 def cluster_serve_manifest(service: RayService, context: ClusterContext) -> Manifest | None:
-    """The Service of one cluster in an incremental upgrade; it goes with the cluster."""
+    """The Service of one cluster in an incremental upgrade, owned by that cluster."""
     whole = serve_manifest(service, context)
     if whole is None:
         return None
@@ -132,8 +132,8 @@ def cluster_serve_manifest(service: RayService, context: ClusterContext) -> Mani
 
 
 def head_manifest(service: RayService, context: ClusterContext, held: OwnedService | None) -> Manifest:
-    """The Service of the head: as a cluster has its own, under the name of the RayService. An address that it has, as
-    one of KubeRay's may, is kept: it cannot be taken away."""
+    """The Service of the head: like the one of a cluster, but named after the RayService. A clusterIP that it has, as
+    one made by KubeRay may, is kept: the API server does not let it be removed."""
     # A name that the user gave belongs to the cluster's own Service.
     made = head_service(_without_name(context))
     labels = {

@@ -14,8 +14,8 @@ from gpu_control_plane.kube.objects import Condition
 _SPECIAL: Final = frozenset({ServiceReason.INITIALIZING_TIMEOUT, ServiceReason.VALIDATION_FAILED})
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """What conditions are made of."""
+class ConditionInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the conditions of a service that runs depend on."""
 
     active: str = ""
     pending: str = ""
@@ -29,17 +29,19 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing answers for a time, where that is known."""
 
 
-class Writer:
-    """Conditions from those that are held; each keeps its transition time while its status stays."""
+class ConditionWriter:
+    """Builds on the conditions in the status; each keeps its transition time while its status stays."""
 
     def __init__(self, service: RayService, now: datetime) -> None:
         self._held = {item.type: item for item in service.status.conditions}
-        # Whoever writes the others is alone.
+        # An operator that writes conditions is the only active one.
         self.drop(ServiceCondition.OTHER_OPERATOR_ACTIVE)
         self._generation = service.metadata.generation
         self._now = now
 
-    def set(self, kind: ServiceCondition, status: bool | None, reason: ServiceReason, message: str = "") -> "Writer":
+    def set(
+        self, kind: ServiceCondition, status: bool | None, reason: ServiceReason, message: str = ""
+    ) -> "ConditionWriter":
         made = condition(
             self._held.values(),
             kind.value,
@@ -52,7 +54,7 @@ class Writer:
         self._held[kind.value] = made
         return self
 
-    def drop(self, kind: ServiceCondition) -> "Writer":
+    def drop(self, kind: ServiceCondition) -> "ConditionWriter":
         self._held.pop(kind.value, None)
         return self
 
@@ -60,37 +62,37 @@ class Writer:
         return tuple(self._held.values())
 
 
-def running(service: RayService, standing: Standing, now: datetime) -> tuple[Condition, ...]:
-    """The conditions of a service that has, or gets, clusters."""
-    writer = Writer(service, now)
-    _ready(writer, service.status.conditions, standing)
-    if standing.active and standing.pending:
-        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, True, ServiceReason.BOTH_CLUSTERS, standing.progress)
-    elif standing.active:
+def running(service: RayService, inputs: ConditionInputs, now: datetime) -> tuple[Condition, ...]:
+    """The conditions of a service that has clusters, or is about to."""
+    writer = ConditionWriter(service, now)
+    _ready(writer, service.status.conditions, inputs)
+    if inputs.active and inputs.pending:
+        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, True, ServiceReason.BOTH_CLUSTERS, inputs.progress)
+    elif inputs.active:
         writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.NO_PENDING)
     elif find(service.status.conditions, ServiceCondition.UPGRADE_IN_PROGRESS) is None:
         writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.INITIALIZING)
     else:
-        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, None, ServiceReason.NO_ACTIVE, standing.progress)
-    if standing.back:
+        writer.set(ServiceCondition.UPGRADE_IN_PROGRESS, None, ServiceReason.NO_ACTIVE, inputs.progress)
+    if inputs.back:
         message = "the spec has changed: the active cluster gets everything back first"
         writer.set(ServiceCondition.ROLLBACK_IN_PROGRESS, True, ServiceReason.SPEC_CHANGED, message)
     elif find(service.status.conditions, ServiceCondition.ROLLBACK_IN_PROGRESS) is not None:
         writer.set(ServiceCondition.ROLLBACK_IN_PROGRESS, False, ServiceReason.NO_ROLLBACK)
-    if standing.refused:
-        message = f"the change of spec.rayClusterConfig is not carried out: {standing.refused}"
+    if inputs.refused:
+        message = f"the change of spec.rayClusterConfig is not carried out: {inputs.refused}"
         writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.NOT_CARRIED_OUT, message)
-    elif standing.pending and standing.active:
-        writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.UPGRADING, standing.progress)
-    elif standing.active and standing.config_refused:
-        writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.CONFIG_NOT_ACCEPTED, standing.config_refused)
-    elif standing.active:
+    elif inputs.pending and inputs.active:
+        writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.UPGRADING, inputs.progress)
+    elif inputs.active and inputs.config_refused:
+        writer.set(ServiceCondition.UP_TO_DATE, False, ServiceReason.CONFIG_NOT_ACCEPTED, inputs.config_refused)
+    elif inputs.active:
         writer.set(ServiceCondition.UP_TO_DATE, True, ServiceReason.UP_TO_DATE)
     return writer.done()
 
 
 def invalid(service: RayService, problems: str, now: datetime) -> tuple[Condition, ...]:
-    """Nothing is changed while the spec cannot be carried out; correcting it is enough to go on."""
+    """The conditions while the spec is invalid. Nothing else is changed; a corrected spec is enough to go on."""
     return _not_ready(service, ServiceReason.VALIDATION_FAILED, problems, now)
 
 
@@ -99,8 +101,9 @@ def timed_out(service: RayService, message: str, now: datetime) -> tuple[Conditi
 
 
 def not_written(service: RayService, message: str, now: datetime) -> tuple[Condition, ...]:
-    """Something that requests need is in the way of somebody else's, or is refused. What answers goes on."""
-    writer = Writer(service, now).set(ServiceCondition.UP_TO_DATE, False, ServiceReason.NOT_WRITTEN, message)
+    """A Service could not be written: one of its name has another owner, or the API server refused it. A cluster that
+    answers goes on."""
+    writer = ConditionWriter(service, now).set(ServiceCondition.UP_TO_DATE, False, ServiceReason.NOT_WRITTEN, message)
     ready = find(service.status.conditions, ServiceCondition.READY)
     if ready is None or ready.reason == ServiceReason.INITIALIZING:
         writer.set(ServiceCondition.READY, False, ServiceReason.INITIALIZING, message)
@@ -108,12 +111,12 @@ def not_written(service: RayService, message: str, now: datetime) -> tuple[Condi
 
 
 def suspending(service: RayService, left: str, now: datetime) -> tuple[Condition, ...]:
-    """While clusters are being deleted: to the end, whatever the spec says meanwhile."""
+    """While clusters are being deleted. A suspension is completed, whatever the spec says meanwhile."""
     reason = ServiceReason.SUSPENDING if left else ServiceReason.SUSPEND_REQUESTED
     held = find(service.status.conditions, ServiceCondition.SUSPENDING)
     begun = held is not None and held.status == TRUE
     return (
-        Writer(service, now)
+        ConditionWriter(service, now)
         .set(ServiceCondition.SUSPENDING, True, reason if begun else ServiceReason.SUSPEND_REQUESTED, left)
         .set(ServiceCondition.READY, False, ServiceReason.SUSPENDING)
         .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.SUSPENDING)
@@ -123,7 +126,7 @@ def suspending(service: RayService, left: str, now: datetime) -> tuple[Condition
 
 def suspended(service: RayService, now: datetime) -> tuple[Condition, ...]:
     return (
-        Writer(service, now)
+        ConditionWriter(service, now)
         .set(ServiceCondition.SUSPENDING, False, ServiceReason.SUSPENDED)
         .set(ServiceCondition.SUSPENDED, True, ServiceReason.SUSPENDED)
         .set(ServiceCondition.READY, False, ServiceReason.SUSPENDED)
@@ -133,9 +136,9 @@ def suspended(service: RayService, now: datetime) -> tuple[Condition, ...]:
 
 
 def resumed(service: RayService, now: datetime) -> tuple[Condition, ...]:
-    """It begins again as a new one does."""
+    """After a suspension a service starts as a new one does."""
     return (
-        Writer(service, now)
+        ConditionWriter(service, now)
         .set(ServiceCondition.SUSPENDED, False, ServiceReason.RESUMED)
         .set(ServiceCondition.READY, False, ServiceReason.INITIALIZING)
         .set(ServiceCondition.UPGRADE_IN_PROGRESS, False, ServiceReason.INITIALIZING)
@@ -146,7 +149,7 @@ def resumed(service: RayService, now: datetime) -> tuple[Condition, ...]:
 def looked_on(service: RayService, other: str, now: datetime) -> tuple[Condition, ...]:
     message = f"KubeRay's operator is active ({other}), so this one changes nothing"
     return (
-        Writer(service, now)
+        ConditionWriter(service, now)
         .set(ServiceCondition.OTHER_OPERATOR_ACTIVE, True, ServiceReason.OTHER_OPERATOR, message)
         .done()
     )
@@ -157,22 +160,22 @@ def reason_of(conditions: Iterable[Condition], kind: ServiceCondition) -> str:
     return found.reason if found is not None else ""
 
 
-def _ready(writer: Writer, held: Iterable[Condition], standing: Standing) -> None:
+def _ready(writer: ConditionWriter, held: Iterable[Condition], inputs: ConditionInputs) -> None:
     before = find(held, ServiceCondition.READY)
-    if standing.endpoints:
+    if inputs.endpoints:
         writer.set(ServiceCondition.READY, True, ServiceReason.NON_ZERO_ENDPOINTS)
-    elif before is not None and _has_answered(before, standing):
-        writer.set(ServiceCondition.READY, False, ServiceReason.ZERO_ENDPOINTS, standing.loss)
+    elif before is not None and _has_answered(before, inputs):
+        writer.set(ServiceCondition.READY, False, ServiceReason.ZERO_ENDPOINTS, inputs.loss)
     else:
-        writer.set(ServiceCondition.READY, False, ServiceReason.INITIALIZING, standing.progress)
+        writer.set(ServiceCondition.READY, False, ServiceReason.INITIALIZING, inputs.progress)
 
 
-def _has_answered(before: Condition, standing: Standing) -> bool:
-    """Whether it has come up once, and so is not on its way to."""
+def _has_answered(before: Condition, inputs: ConditionInputs) -> bool:
+    """Whether the service has been ready before, so that it is not still initializing."""
     if before.status == TRUE or before.reason == ServiceReason.ZERO_ENDPOINTS:
         return True
-    return before.reason in _SPECIAL and bool(standing.active)
+    return before.reason in _SPECIAL and bool(inputs.active)
 
 
 def _not_ready(service: RayService, reason: ServiceReason, message: str, now: datetime) -> tuple[Condition, ...]:
-    return Writer(service, now).set(ServiceCondition.READY, False, reason, message).done()
+    return ConditionWriter(service, now).set(ServiceCondition.READY, False, reason, message).done()

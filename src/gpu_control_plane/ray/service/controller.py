@@ -1,13 +1,11 @@
-"""RayServices as a controller: a snapshot from caches and from what Ray Serve has said, a decision, and its writes."""
+"""The controller of RayServices: a snapshot from caches and answers of Ray Serve, a decision, and its writes."""
 
 import random
-import string
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 import msgspec
 
-from gpu_control_plane.api.gpupool import Capacity, GPUPool
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.api.ray.service import RayService
@@ -19,21 +17,18 @@ from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.access import own_head_service
 from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
-from gpu_control_plane.ray.service.applications import BadConfig, parse
-from gpu_control_plane.ray.service.backend import name_problem, port_problem, serve_service_of
+from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.execute import Executor
 from gpu_control_plane.ray.service.gateway_caches import GatewayCaches
+from gpu_control_plane.ray.service.observe import snapshot_of
 from gpu_control_plane.ray.service.serve_calls import ProxyOf, ServeCalls
-from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
+from gpu_control_plane.ray.service.snapshot import Snapshot, Timings
 from gpu_control_plane.ray.watched import Watched
-from gpu_control_plane.rules.ray.problem import Facts, sentences
-from gpu_control_plane.rules.ray.service import service_problems
 
 _BY_OWNER: Final = "ray-service/owner"
 _OF_SERVICES: Final = Selection(labels=f"{Label.ORIGINATED_FROM_KIND.value}=RayService")
 _OF_SERVE: Final = Selection(labels=Label.SERVE.value)
-_SUFFIX: Final = 5
 _POLL_SECONDS: Final = 2.0
 
 
@@ -60,10 +55,10 @@ def build(
     *,
     proxy: ProxyOf | None = None,
     poll_seconds: float = _POLL_SECONDS,
-    waits: Waits | None = None,
+    timings: Timings | None = None,
     rng: random.Random | None = None,
 ) -> None:
-    """Add the controller of RayServices to a process. Tests say by `proxy` where proxies of Ray Serve are."""
+    """Add the controller of RayServices to a process. Tests give the addresses of Ray Serve's proxies by `proxy`."""
     runtime, options = parts.runtime, parts.settings.options
     services, clusters = parts.caches(RayService), parts.caches(RayCluster)
     pods, children = parts.caches(RayPod, OF_CLUSTERS), parts.caches(OwnedService, _OF_SERVICES)
@@ -76,7 +71,7 @@ def build(
     async def target(cluster: RayCluster) -> DashboardEndpoint:
         return await parts.endpoints.of(cluster, own_head_service(cluster, heads.get))
 
-    talk = ServeCalls(
+    serve_calls = ServeCalls(
         parts.dashboard,
         calls,
         target,
@@ -87,35 +82,23 @@ def build(
     gateways_changed = Signal("ray-service-gateways")
     gateways = GatewayCaches(runtime.unfenced_client, gateways_changed.fire)
     runtime.service(gateways.run)
-    chance = rng or random.Random()
+    rng = rng or random.Random()
 
     def take_snapshot(service: RayService) -> Snapshot:
-        views = tuple(
-            ClusterView(cluster=cluster, pods=tuple(_owned(pods.by_index(_BY_OWNER, cluster.metadata.uid), cluster)))
-            for cluster in sorted(
-                _owned(clusters.by_index(_BY_OWNER, service.metadata.uid), service), key=lambda each: each.name
-            )
-        )
-        owners: list[Object] = [service, *(view.cluster for view in views)]
-        config, problems = _config(service)
         holder = parts.lease.active()
-        return Snapshot(
-            service=service,
-            clusters=views,
-            services=tuple(
-                child for owner in owners for child in _owned(children.by_index(_BY_OWNER, owner.metadata.uid), owner)
-            ),
+        return snapshot_of(
+            service,
+            clusters=clusters.by_index(_BY_OWNER, service.metadata.uid),
+            pods=lambda cluster: pods.by_index(_BY_OWNER, cluster.metadata.uid),
+            services=lambda owner: children.by_index(_BY_OWNER, owner.metadata.uid),
             endpoints=_endpoints(children, slices, service),
             gateway=gateways.of(service),
-            free=_units(parts.pools, lambda counted: counted.available),
-            unheld=_units(parts.pools, lambda counted: counted.available + counted.reserved),
-            problems=problems,
-            config=config,
-            other_operator=f"{holder.holder} in namespace {holder.namespace}" if holder is not None else "",
-            options=options,
-            waits=waits or _waits(parts),
-            suffix="".join(chance.choices(string.ascii_lowercase + string.digits, k=_SUFFIX)),
+            pools=parts.pools,
+            rng=rng,
             now=parts.now(),
+            options=options,
+            timings=timings or _timings(parts),
+            other_operator=f"{holder.holder} in namespace {holder.namespace}" if holder is not None else "",
         )
 
     async def reconcile(key: Key) -> Requeue | None:
@@ -124,12 +107,9 @@ def build(
             calls.forget(key)
         if service is None:
             return None
-        snapshot = take_snapshot(service)
-        if not service.deleting and not snapshot.other_operator and not snapshot.problems:
-            snapshot = talk.heard(snapshot)
-        decision = decide(snapshot)
+        decision = decide(serve_calls.observed(take_snapshot(service)))
         gateways.learn(await executor.carry_out(service, decision))
-        return Requeue(after=decision.again_in) if decision.again_in is not None else None
+        return Requeue(after=decision.again_in.total_seconds()) if decision.again_in is not None else None
 
     def service_of_cluster(item: Object) -> Iterable[Key]:
         """The service of a pod or Service that belongs to one of its clusters."""
@@ -148,16 +128,16 @@ def build(
     controller.watch(parts.lease.changed, lambda _fired: [service.key for service in services])
 
 
-def _waits(parts: RayComponents) -> Waits:
+def _timings(parts: RayComponents) -> Timings:
     settings = parts.settings
-    return Waits(
+    return Timings(
         handover_patience=settings.service_handover_patience,
         scheduling_patience=settings.service_scheduling_patience,
     )
 
 
 def _proxies(parts: RayComponents) -> ProxyOf:
-    """By the pod's address, or through the API server where that is asked for."""
+    """Ray Serve's proxy on a pod: at the pod's address, or through the API server if the options say so."""
 
     def proxy(pod: RayPod, port: int) -> str:
         if parts.settings.options.use_kubernetes_proxy:
@@ -168,26 +148,6 @@ def _proxies(parts: RayComponents) -> ProxyOf:
     return proxy
 
 
-def _config(service: RayService) -> tuple[dict[str, object], str]:
-    """The configuration of Ray Serve, and what is wrong with the spec."""
-    problems = (
-        sentences(service_problems(service, Facts())) or f"{port_problem(service)} {name_problem(service)}".strip()
-    )
-    try:
-        return parse(service.spec.serve_config_v2), problems
-    except BadConfig as error:
-        return {}, f"{problems} spec.serveConfigV2: {error}".strip()
-
-
-def _units(pools: Iterable[GPUPool], of: Callable[[Capacity], int]) -> dict[str, int]:
-    """Units of pools, by resource; none of what a pool has not counted yet."""
-    found: dict[str, int] = {}
-    for pool in pools:
-        found |= dict.fromkeys(pool.resource_names, 0)
-        found |= {counted.name: of(counted) for counted in pool.status.capacity}
-    return found
-
-
 def _endpoints(children: Watched[OwnedService], slices: Watched[EndpointSlice], service: RayService) -> int:
     """Pods behind the Service of Serve that are ready."""
     name = serve_service_of(service)
@@ -196,7 +156,8 @@ def _endpoints(children: Watched[OwnedService], slices: Watched[EndpointSlice], 
         return 0
     targets = {
         endpoint.target_ref.uid
-        for item in _owned(slices.by_index(_BY_OWNER, held.metadata.uid), held)
+        for item in slices.by_index(_BY_OWNER, held.metadata.uid)
+        if is_owned(item, held)
         for endpoint in item.endpoints or ()
         if endpoint.conditions.ready is not False and endpoint.target_ref is not None
     }
@@ -206,10 +167,6 @@ def _endpoints(children: Watched[OwnedService], slices: Watched[EndpointSlice], 
 def _owner(item: Object) -> Iterable[str]:
     owner = controller_of(item)
     return (owner.uid,) if owner is not None else ()
-
-
-def _owned[T: Object](items: Iterable[T], owner: Object) -> list[T]:
-    return [item for item in items if is_owned(item, owner)]
 
 
 def _service_of(item: Object) -> Iterable[Key]:

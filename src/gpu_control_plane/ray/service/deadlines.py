@@ -10,14 +10,14 @@ from gpu_control_plane.rules.ray.texts import duration
 
 
 def initializing_timeout(service: RayService) -> timedelta | None:
-    """What the annotation says: seconds, or a duration as Go writes it. None where it says nothing of use."""
+    """The limit in the annotation: seconds, or a duration in Go's format. None if it is missing or not positive."""
     found = duration(service.metadata.annotations.get(Annotation.INITIALIZING_TIMEOUT.value, ""))
     return found if found is not None and found > timedelta() else None
 
 
 def time_left(service: RayService, begun: datetime | None, now: datetime) -> timedelta | None:
-    """How long it still has to come up; None where there is no limit, or it is up. `begun`: when its newest cluster
-    was made, so that a corrected spec has the whole time."""
+    """How long the service still has to become ready; None if there is no limit, or it is not initializing. `begun`:
+    when its newest cluster was created, so that a corrected spec has the whole time."""
     limit = initializing_timeout(service)
     ready = find(service.status.conditions, ServiceCondition.READY)
     if limit is None or ready is None or ready.status != FALSE or ready.reason != ServiceReason.INITIALIZING:
@@ -30,7 +30,7 @@ def time_left(service: RayService, begun: datetime | None, now: datetime) -> tim
 
 
 def has_timed_out(service: RayService) -> bool:
-    """Whether it has not come up in time, and its spec has not changed since."""
+    """Whether the service has not become ready in time, and its spec has not changed since."""
     ready = find(service.status.conditions, ServiceCondition.READY)
     return (
         ready is not None

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import UNLIMITED, RayCluster, RayClusterSpec, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import Annotation, Label
-from gpu_control_plane.api.ray.service import RayService, ServiceUpgradeType
+from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.ray.cluster.manifests import spec_hash
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.options import RayOptions
+from gpu_control_plane.ray.service.gateway_use import is_incremental
 from gpu_control_plane.rules.ray.filled_gpus import as_written
 
 Manifest = dict[str, Any]
@@ -30,21 +31,21 @@ _NOT_COPIED: Final = frozenset(
 
 
 class Match(enum.Enum):
-    """How a cluster stands to the spec of its service."""
+    """How the spec that a cluster was made from compares with the spec of its service."""
 
     SAME = "it was made from it"
     GROWN = "it was made from it but for worker groups that have been added at the end"
     OTHER = "it was made from something else"
 
 
-class Marks(msgspec.Struct, frozen=True):
-    """What a cluster says of the spec that it was made from."""
+class SpecFingerprint(msgspec.Struct, frozen=True):
+    """Hash and number of worker groups of the spec that a cluster was made from, kept in its annotations."""
 
     spec_hash: str
     groups: int
 
     @classmethod
-    def of(cls, spec: RayClusterSpec) -> "Marks":
+    def of(cls, spec: RayClusterSpec) -> "SpecFingerprint":
         return cls(spec_hash(spec), len(spec.worker_group_specs))
 
     def annotations(self, options: RayOptions) -> dict[str, str]:
@@ -55,36 +56,36 @@ class Marks(msgspec.Struct, frozen=True):
         }
 
 
-def marks_of(cluster: RayCluster) -> Marks:
+def fingerprint_of(cluster: RayCluster) -> SpecFingerprint:
     held = cluster.metadata.annotations
     groups = held.get(Annotation.NUM_WORKER_GROUPS.value, "")
-    return Marks(held.get(Annotation.SPEC_HASH.value, ""), int(groups) if groups.isdecimal() else 0)
+    return SpecFingerprint(held.get(Annotation.SPEC_HASH.value, ""), int(groups) if groups.isdecimal() else 0)
 
 
-def match(marks: Marks, desired: RayClusterSpec) -> Match:
-    """Whether what a cluster was made from is what is desired."""
-    if marks.spec_hash == spec_hash(desired):
+def match(fingerprint: SpecFingerprint, desired: RayClusterSpec) -> Match:
+    """Whether a cluster was made from the desired spec."""
+    if fingerprint.spec_hash == spec_hash(desired):
         return Match.SAME
     groups = desired.worker_group_specs
-    if len(groups) > marks.groups:
-        trimmed = replace(desired, worker_group_specs=groups[: marks.groups])
-        if marks.spec_hash == spec_hash(trimmed):
+    if len(groups) > fingerprint.groups:
+        trimmed = replace(desired, worker_group_specs=groups[: fingerprint.groups])
+        if fingerprint.spec_hash == spec_hash(trimmed):
             return Match.GROWN
     return Match.OTHER
 
 
-def marks_when_taken_over(cluster: RayCluster, service: RayService, *, newest: bool) -> Marks:
-    """The marks of a cluster that another operator, or another release, has made by its own hashes.
+def fingerprint_when_taken_over(cluster: RayCluster, service: RayService, *, newest: bool) -> SpecFingerprint:
+    """The fingerprint of a cluster that another operator, or another release, has made by its own hashes.
 
-    The newest cluster belongs to the spec that its operator had seen last. If that is the spec of today, so do its
-    marks; otherwise what the cluster is like now decides whether the spec has changed meanwhile.
+    The newest cluster belongs to the spec that its operator had seen last. If that is the spec of today, it is the
+    fingerprint of that; otherwise what the cluster is like now decides whether the spec has changed meanwhile.
     """
     seen = service.status.observed_generation == service.metadata.generation
-    return Marks.of(service.spec.ray_cluster_config if newest and seen else as_written(cluster))
+    return SpecFingerprint.of(service.spec.ray_cluster_config if newest and seen else as_written(cluster))
 
 
-def scale_mark(spec: RayClusterSpec) -> str:
-    """The numbers of workers that a service asks for, as a short name. What Ray's autoscaler decides is none of it."""
+def scale_hash(spec: RayClusterSpec) -> str:
+    """Hash of the numbers of workers that a service asks for, without those that Ray's autoscaler decides on."""
     scaled = spec.autoscales
     numbers = [
         (group.group_name, None if scaled else group.replicas, group.min_replicas, group.max_replicas)
@@ -118,8 +119,8 @@ def cluster_manifest(
             },
             "annotations": {
                 **_copied(service),
-                **Marks.of(desired).annotations(options),
-                Annotation.APPLIED_SCALE.value: scale_mark(desired),
+                **SpecFingerprint.of(desired).annotations(options),
+                Annotation.APPLIED_SCALE.value: scale_hash(desired),
                 **annotations,
             },
             "ownerReferences": [msgspec.to_builtins(owner)],
@@ -129,10 +130,8 @@ def cluster_manifest(
 
 
 def _copied(service: RayService) -> dict[str, str]:
-    strategy = service.spec.upgrade_strategy
-    divided = strategy is not None and strategy.type is ServiceUpgradeType.INCREMENTAL
-    # The Service of a cluster is made by us then, under the same name.
-    left_out = _NOT_COPIED | ({Annotation.ENABLE_SERVE_SERVICE.value} if divided else set())
+    # In an incremental upgrade the Service of a cluster is made by us, under the same name.
+    left_out = _NOT_COPIED | ({Annotation.ENABLE_SERVE_SERVICE.value} if is_incremental(service) else set())
     return {key: value for key, value in service.metadata.annotations.items() if key not in left_out}
 
 

@@ -1,4 +1,4 @@
-"""Carries a decision out, one write after the other. What fails ends it: the rest is decided again."""
+"""Carries a decision out, one write after the other. A failure ends it: the next reconcile decides anew."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,10 +31,10 @@ from gpu_control_plane.ray.service.actions import (
     Decision,
     Delete,
     Ensure,
+    EventRecord,
     LabelHead,
     PatchCluster,
     RemoveFinalizer,
-    Told,
     WriteStatus,
 )
 from gpu_control_plane.ray.service.events import HEAD_LABEL, failed_to
@@ -42,7 +42,7 @@ from gpu_control_plane.ray.status_patch import write_status
 
 
 class Executor:
-    """Writes, and tells of what it has written."""
+    """Makes the writes, and records their Events."""
 
     def __init__(self, client: Client, writer: ChildWriter, events: EventRecorder, now: Callable[[], datetime]) -> None:
         self._client = client
@@ -51,20 +51,20 @@ class Executor:
         self._now = now
 
     async def carry_out(self, service: RayService, decision: Decision) -> list[Object]:
-        """Make the writes in their order; the objects that were written by them and that not every cache learns of."""
+        """Make the writes in their order. Returns what was written, for caches that the client does not update."""
         written: list[Object] = []
         for action in decision.actions:
             if isinstance(action, WriteStatus):
                 if await write_status(self._client, service, action.status) is not service:
-                    for told in decision.told:
-                        self._tell(service, told)
+                    for event in decision.events:
+                        self._record(service, event)
                 continue
             try:
                 made = await self._write(service, action)
             except Conflict:
                 raise
             except (ApiError, BelongsToAnother) as error:
-                self._tell_failure(service, action, error)
+                self._record_failure(service, action, error)
                 if _keeps_status_back(action) and not isinstance(error, ServerError | TooManyRequests):
                     held = conditions.not_written(service, str(error), self._now())
                     await write_status(self._client, service, replace(service.status, conditions=held))
@@ -77,25 +77,25 @@ class Executor:
         match action:
             case CreateCluster():
                 await self._create(service, action)
-                self._tell(service, action.told)
+                self._record(service, action.event)
             case PatchCluster():
                 with suppress(NotFound):
                     await self._patch(action)
-                    self._tell(service, action.told)
+                    self._record(service, action.event)
             case Delete():
                 with suppress(NotFound):
                     metadata = action.item.metadata
                     await self._client.delete(type(action.item), metadata.name, metadata.namespace, uid=metadata.uid)
-                    self._tell(service, action.told)
+                    self._record(service, action.event)
             case Ensure():
                 made, changed = await self._ensure(action)
                 if changed:
-                    self._tell(service, action.created if action.held is None else action.updated)
+                    self._record(service, action.created if action.held is None else action.updated)
                     return made
             case LabelHead():
                 with suppress(NotFound):
                     await self._label(action)
-                    self._tell(service, action.told)
+                    self._record(service, action.event)
             case RemoveFinalizer():
                 await remove_finalizer(self._client, service, action.name)
         return None
@@ -107,7 +107,7 @@ class Executor:
         except Invalid:
             if held is None or not action.replaceable:
                 raise
-            # Such as one without an address that is to have one. Where it could not be made anew, it stays.
+            # Such as a change of clusterIP. The new one is tried first: if it would be refused, the old one stays.
             with suppress(AlreadyExists):
                 await self._client.try_create(kind, manifest, held.metadata.namespace)
             await self._client.delete(kind, held.name, held.metadata.namespace, uid=held.metadata.uid)
@@ -118,7 +118,7 @@ class Executor:
         try:
             await self._client.create(RayCluster, action.manifest, namespace)
         except AlreadyExists:
-            # It may be ours: an answer was lost.
+            # It may be ours: the answer to the request that created it was lost.
             there = await self._client.get(RayCluster, action.manifest["metadata"]["name"], namespace)
             if not is_owned(there, service):
                 raise BelongsToAnother(
@@ -127,7 +127,7 @@ class Executor:
 
     async def _patch(self, action: PatchCluster) -> None:
         metadata = action.cluster.metadata
-        # Of a cluster of the same name that came after it, nothing is to be changed.
+        # The uid keeps a later cluster of the same name from being changed.
         body = {**action.body, "metadata": {**action.body.get("metadata", {}), "uid": metadata.uid}}
         await self._client.patch(
             RayCluster,
@@ -143,13 +143,13 @@ class Executor:
         body = {"metadata": {"uid": metadata.uid, "labels": labels}}
         await self._client.patch(RayPod, metadata.name, body, namespace=metadata.namespace)
 
-    def _tell(self, service: RayService, told: Told | None) -> None:
-        if told is None:
+    def _record(self, service: RayService, event: EventRecord | None) -> None:
+        if event is None:
             return
-        record = self._events.warning if told.warning else self._events.normal
-        record(service, told.reason, told.note, action=told.action)
+        record = self._events.warning if event.warning else self._events.normal
+        record(service, event.reason, event.note, action=event.action)
 
-    def _tell_failure(self, service: RayService, action: Action, error: Exception) -> None:
+    def _record_failure(self, service: RayService, action: Action, error: Exception) -> None:
         match action:
             case CreateCluster():
                 verb, what = "Create", RayCluster.resource.kind
@@ -167,5 +167,5 @@ class Executor:
 
 
 def _keeps_status_back(action: Action) -> bool:
-    """Whether the status of the decision is never written while this fails. Services come before it."""
+    """Whether a failure keeps the status from being written: Services are written before it."""
     return isinstance(action, Ensure) and action.kind is OwnedService

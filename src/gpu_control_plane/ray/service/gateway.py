@@ -23,7 +23,7 @@ class _Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gateway(Object, frozen=True):
-    """What requests arrive at."""
+    """The entry point of requests."""
 
     resource: ClassVar[Resource] = Resource(_GROUP, "v1", "Gateway", "gateways")
     spec: dict[str, Any] = {}
@@ -39,7 +39,7 @@ class _RouteStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HTTPRoute(Object, frozen=True):
-    """How requests are divided."""
+    """How requests are divided between the Services."""
 
     resource: ClassVar[Resource] = Resource(_GROUP, "v1", "HTTPRoute", "httproutes")
     spec: dict[str, Any] = {}
@@ -54,11 +54,11 @@ class HTTPRoute(Object, frozen=True):
 
 
 class GatewayView(msgspec.Struct, frozen=True, kw_only=True):
-    """The two objects as they are, and whether the cluster knows their kinds."""
+    """The two objects as they are, and whether the API server serves their kinds."""
 
     served: bool = False
     known: bool = True
-    """Whether it is known if the kinds are served; for a moment after a service has asked for them it is not."""
+    """Whether it is known if the kinds are served; just after the first watch has begun it is not."""
     gateway: Gateway | None = None
     route: HTTPRoute | None = None
 
@@ -85,7 +85,7 @@ def gateway_manifest(service: RayService) -> Manifest:
 
 
 def route_manifest(service: RayService, backends: Iterable[tuple[str, int, int]]) -> Manifest:
-    """`backends`: of each cluster its Service, the port, and how many of a hundred requests go there."""
+    """`backends`: for each cluster its Service, the port, and the percentage of requests."""
     rule = {
         "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
         "backendRefs": [
@@ -99,7 +99,7 @@ def route_manifest(service: RayService, backends: Iterable[tuple[str, int, int]]
 
 
 def weights(route: HTTPRoute) -> Mapping[str, int]:
-    """Requests of a hundred by Service, as the route says now."""
+    """Percentage of requests by Service, as the route has it now."""
     rules = route.spec.get("rules") or [{}]
     return {ref["name"]: int(ref.get("weight", 1)) for ref in rules[0].get("backendRefs") or ()}
 

@@ -11,7 +11,7 @@ from gpu_control_plane.kube.gather_all import gather_all
 from gpu_control_plane.kube.objects import Key, Object
 from gpu_control_plane.ray.owned import controller_of
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, gateway_name, route_name
-from gpu_control_plane.ray.service.roles import is_divided
+from gpu_control_plane.ray.service.gateway_use import is_divided
 
 _KIND: Final = RayService.resource.kind
 
@@ -25,11 +25,11 @@ class GatewayCaches:
         self._changed = changed
 
     async def run(self) -> None:
-        """Follow them until cancelled; a service for `Runtime.service`."""
+        """Run the watches until cancelled, as `Runtime.service` expects."""
         await gather_all((self._gateways.run(), self._routes.run()))
 
     def of(self, service: RayService) -> GatewayView:
-        """The objects of a service; unless it needs them, nothing is watched."""
+        """The objects of a service; nothing is watched for a service without a Gateway."""
         namespace = service.metadata.namespace or ""
         if not is_divided(service):
             return GatewayView()
@@ -44,7 +44,7 @@ class GatewayCaches:
         )
 
     def learn(self, written: Iterable[Object]) -> None:
-        """Show what has just been written."""
+        """Put objects into the caches that have just been written."""
         for item in written:
             namespace = item.metadata.namespace or ""
             if isinstance(item, Gateway) and namespace in self._gateways:

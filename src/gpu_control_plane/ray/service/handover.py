@@ -29,37 +29,6 @@ GAP: Final = (
 )
 
 
-class Bounds(msgspec.Struct, frozen=True, array_like=True):
-    """How many replicas a group had, and might have."""
-
-    replicas: int
-    least: int | None = None
-    most: int | None = None
-
-
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handover began with: kept in an annotation of the cluster that takes over."""
-
-    allowance: dict[str, int]
-    """Units that both clusters may ask for together."""
-    own: dict[str, int] = {}
-    """Of them, those that the old cluster had; the others were free, and somebody else may have taken them since."""
-    goals: dict[str, int] = {}
-    """Replicas that the new cluster comes to, by group: those of the old one, where Ray's autoscaler had decided."""
-    full: dict[str, Bounds] = {}
-    """The groups of the old cluster, as they were."""
-
-    def text(self) -> str:
-        return msgspec.json.encode(self, order="deterministic").decode()
-
-    @classmethod
-    def read(cls, text: str) -> "Terms | None":
-        try:
-            return msgspec.json.decode(text, type=cls) if text else None
-        except msgspec.DecodeError:
-            return None
-
-
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """A worker group whose pods have cards."""
 
@@ -78,8 +47,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Of those without a node, how many wait until there are cards for all of them."""
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two clusters."""
+class ClusterCapacity(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of the two clusters has and asks for."""
 
     groups: tuple[Group, ...] = ()
     head: Units = NONE
@@ -105,13 +74,13 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing is to be done until something is there."""
+    """Nothing is to be done until what is named has come."""
 
     on: str
 
 
 class SwitchFirst(msgspec.Struct, frozen=True):
-    """The next worker to go is the last of its kind: requests should go elsewhere before."""
+    """The next worker to go is the last one of its group: requests should go to the new cluster before."""
 
     group: str
 
@@ -140,8 +109,8 @@ Move = Wait | SwitchFirst | Shrink | Grow | Done
 
 
 def next_move(  # noqa: PLR0911 - one question after the other
-    target: Side,
-    source: Side,
+    target: ClusterCapacity,
+    source: ClusterCapacity,
     allowance: Units,
     *,
     switched: bool,
@@ -151,7 +120,7 @@ def next_move(  # noqa: PLR0911 - one question after the other
     failing: bool = False,
     others: Units = NONE,
 ) -> Move:
-    """What comes next. `allowance`: what both may ask for; `switched`: requests go to the target already; `may_answer`:
+    """The next move. `allowance`: what both may ask for; `switched`: requests go to the target already; `may_answer`:
     it could take them if it had to; `patient`: the workers that have moved have had little time yet to begin to answer;
     `answers_all`: those that have moved answer for everything; `failing`: more workers would not make them answer;
     `others`: what further clusters of the service still have."""
@@ -180,13 +149,16 @@ def next_move(  # noqa: PLR0911 - one question after the other
         return _shrink(giving, target, switched=switched, may_answer=may_answer, patient=patient, failing=failing)
     if any(others.get(resource) for resource in lacking):
         return Wait("the cards of a cluster that goes")
-    # The target needs more than there was: its workers wait for cards as any others do.
+    # The target needs more than the allowance: its workers wait for cards as those of any cluster do.
     return Grow(growing.name, growing.wanted + 1)
 
 
-def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, patient: bool, failing: bool) -> Move:
-    """A worker goes. Before the last one of its kind, without which the source does not answer for all, requests go
-    elsewhere if they can; they are waited for if there is hope, or if nothing would come of its cards."""
+def _shrink(
+    giving: Group, target: ClusterCapacity, *, switched: bool, may_answer: bool, patient: bool, failing: bool
+) -> Move:
+    """A worker goes. The last one of its group, without which the source does not answer for all, goes after requests
+    have gone to the target if that may answer. It waits while workers of the target may still begin to answer, and if
+    the applications of the target fail, so that its cards would be of no use there."""
     last = giving.wanted == 1 and not switched and giving.running > 0
     if last and may_answer:
         return SwitchFirst(giving.name)
@@ -195,12 +167,12 @@ def _shrink(giving: Group, target: Side, *, switched: bool, may_answer: bool, pa
     return Shrink(giving.name, giving.wanted - 1, gap=last)
 
 
-def outweighs(target: Side, source: Side) -> bool:
+def outweighs(target: ClusterCapacity, source: ClusterCapacity) -> bool:
     """Whether the target has as many workers as the source still has, so that requests lose nothing by going there."""
     return target.whole or target.cards >= source.cards
 
 
-def has_gap(target: Side, source: Side, allowance: Units) -> bool:
+def has_gap(target: ClusterCapacity, source: ClusterCapacity, allowance: Units) -> bool:
     """Whether there will be a time without an answer, even if all goes well: the moves played to their end, with
     applications that answer as soon as there is a worker of each group. A gap after very many moves is not foreseen: a
     spec may name any number of workers."""
@@ -219,14 +191,14 @@ def has_gap(target: Side, source: Side, allowance: Units) -> bool:
     return False
 
 
-def settled(one: Side) -> Side:
+def settled(one: ClusterCapacity) -> ClusterCapacity:
     """The cluster with all workers that it is to have, and no others."""
     groups = tuple(msgspec.structs.replace(group, there=group.wanted, running=group.wanted) for group in one.groups)
     return msgspec.structs.replace(one, groups=groups)
 
 
 def total(amounts: Iterable[tuple[Units, int]]) -> dict[str, int]:
-    """So many times each, added up."""
+    """The sum of amounts, each multiplied."""
     found: dict[str, int] = {}
     for units, times in amounts:
         for resource, count in units.items():
@@ -256,16 +228,16 @@ def demand(spec: RayClusterSpec, replicas: Mapping[str, int], pooled: Iterable[s
 
 
 def fits(wanted: Units, free: Units) -> bool:
-    """Whether all of it is free. Of what no pool offers it is not known, and it counts as free."""
+    """Whether all of it is free. How much there is of a resource of no pool is not known: it counts as free."""
     return all(units <= free[resource] for resource, units in wanted.items() if resource in free)
 
 
-def side(
+def cluster_capacity(
     spec: RayClusterSpec, pods: Sequence[RayPod], goals: Mapping[str, int], pooled: Iterable[str], *, head_ready: bool
-) -> Side:
+) -> ClusterCapacity:
     """A cluster as the handover sees it: its groups with cards."""
     pools = tuple(pooled)
-    return Side(
+    return ClusterCapacity(
         groups=tuple(
             _group(group, units, pods, goals.get(group.group_name, 0))
             for group in spec.worker_group_specs
@@ -296,7 +268,7 @@ def pods_to_go(pods: Iterable[RayPod], group: WorkerGroupSpec, replicas: int) ->
 
 
 def with_pods_to_go(group: WorkerGroupSpec, going: tuple[str, ...]) -> WorkerGroupSpec:
-    """The group, told which of its pods go."""
+    """The group with the names of the pods that are to go in its scaleStrategy."""
     if not going and group.scale_strategy is None:
         return group
     return msgspec.structs.replace(group, scale_strategy=ScaleStrategy(workers_to_delete=going))
@@ -324,21 +296,21 @@ def scheduled_units(groups: Iterable[Group], head: Units) -> dict[str, int]:
     return total([(head, 1), *((group.units, group.there - group.unscheduled) for group in groups)])
 
 
-def _to_grow(target: Side) -> Group | None:
-    """The group that gets the next worker: one without any first, so that every deployment finds its place soon."""
+def _to_grow(target: ClusterCapacity) -> Group | None:
+    """The group that gets the next worker: one without any first, so that every deployment gets a worker early."""
     lacking = [group for group in target.groups if group.wanted < group.goal]
     return min(lacking, key=lambda group: group.wanted / group.goal, default=None)
 
 
-def _to_shrink(source: Side, resources: Iterable[str]) -> Group | None:
+def _to_shrink(source: ClusterCapacity, resources: Iterable[str]) -> Group | None:
     """The group that gives the next worker: of those with the right cards, the one with most left."""
     scarce = set(resources)
     giving = [group for group in source.groups if group.wanted and scarce & group.units.keys()]
     return max(giving, key=lambda group: group.wanted, default=None)
 
 
-def _played(one: Side, group: str, replicas: int) -> Side:
-    return Side(
+def _played(one: ClusterCapacity, group: str, replicas: int) -> ClusterCapacity:
+    return ClusterCapacity(
         groups=tuple(
             msgspec.structs.replace(held, wanted=replicas, there=replicas, running=replicas)
             if held.name == group

@@ -6,48 +6,28 @@ remembered beside them is on the clusters themselves.
 
 import enum
 from datetime import datetime, timedelta
-from typing import Final
 
 import msgspec
 
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.reasons import ServiceReason
-from gpu_control_plane.api.ray.service import RayService, ServiceCondition, ServiceUpgradeType
+from gpu_control_plane.api.ray.service import ServiceCondition, ServiceUpgradeType
 from gpu_control_plane.kube.conditions import find, is_true
-from gpu_control_plane.ray.demand import group_replicas
-from gpu_control_plane.ray.service.actions import Told
+from gpu_control_plane.ray.service.actions import EventRecord
 from gpu_control_plane.ray.service.desired_cluster import (
-    Marks,
     Match,
-    marks_of,
-    marks_when_taken_over,
+    SpecFingerprint,
+    fingerprint_of,
+    fingerprint_when_taken_over,
     match,
-    replicas_of,
-    scale_mark,
+    scale_hash,
 )
-from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.handover import (
-    GAP,
-    NONE,
-    Bounds,
-    Terms,
-    Units,
-    demand,
-    fits,
-    has_gap,
-    pod_units,
-    scheduled_units,
-    settled,
-    side,
-    total,
-)
+from gpu_control_plane.ray.service.gateway_use import is_incremental, upgrade_type, waits_for_gateway
+from gpu_control_plane.ray.service.handover_budget import HandoverBudget, choose_handover
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 
-NEVER: Final = "never"
-ALWAYS: Final = "always"
 
-
-class Way(enum.Enum):
+class UpgradeMode(enum.Enum):
     """How one cluster takes over from another."""
 
     NONE = "there is no upgrade"
@@ -57,26 +37,26 @@ class Way(enum.Enum):
 
 
 class Roles(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has which role from now on."""
+    """Which cluster has which role from now on."""
 
     active: str = ""
     pending: str = ""
-    way: Way = Way.NONE
+    mode: UpgradeMode = UpgradeMode.NONE
     back: bool = False
     """Whether the upgrade is being undone: the active cluster gets everything back."""
     create: bool = False
     """Whether the pending cluster is to be made."""
-    terms: Terms | None = None
-    """Of the handover."""
+    budget: HandoverBudget | None = None
+    """Of a handover."""
     drop: tuple[ClusterView, ...] = ()
-    """Clusters that have never answered and are not wanted any more: they go at once."""
+    """Clusters that have never answered and are not wanted any more: they are deleted at once."""
     refused: str = ""
     """Why a change of the spec is not carried out."""
-    told: tuple[Told, ...] = ()
+    events: tuple[EventRecord, ...] = ()
 
 
 def decide_roles(s: Snapshot) -> Roles:
-    """Who should have which role."""
+    """Which cluster should have which role."""
     if s.pending_status.ray_cluster_name:
         return _with_pending(s)
     active = s.active
@@ -90,64 +70,37 @@ def decide_roles(s: Snapshot) -> Roles:
 
 
 def match_of(s: Snapshot, view: ClusterView) -> Match:
-    """How a cluster stands to the spec, as soon as it has been taken over."""
-    return match(marks(s, view), s.service.spec.ray_cluster_config)
+    """How the spec that a cluster was made from compares with the spec of the service."""
+    return match(current_fingerprint(s, view), s.service.spec.ray_cluster_config)
 
 
-def marks(s: Snapshot, view: ClusterView) -> Marks:
+def current_fingerprint(s: Snapshot, view: ClusterView) -> SpecFingerprint:
     if not is_foreign(s, view):
-        return marks_of(view.cluster)
+        return fingerprint_of(view.cluster)
     newest = s.pending_status.ray_cluster_name or s.active_status.ray_cluster_name
-    # Where changes are not carried out, or the last one was not or is waiting for a way back, that it was seen says
-    # nothing.
+    # That the last operator has observed this generation does not mean that the newest cluster was made from it, if
+    # changes are not carried out, or the last one was refused or waits for a rollback.
     held = s.service.status.conditions
     up_to_date = find(held, ServiceCondition.UP_TO_DATE)
     refused = up_to_date is not None and up_to_date.reason == ServiceReason.NOT_CARRIED_OUT
     waits = refused or is_true(held, ServiceCondition.ROLLBACK_IN_PROGRESS)
     carried_out = not waits and upgrade_type(s.service) is not ServiceUpgradeType.NONE and not _without_upgrades(s)
-    return marks_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
+    return fingerprint_when_taken_over(view.cluster, s.service, newest=view.name == newest and carried_out)
 
 
 def is_foreign(s: Snapshot, view: ClusterView) -> bool:
-    """Whether another operator, or another release, has written its hashes."""
+    """Whether another operator, or another release, has written the fingerprint of the cluster."""
     return view.annotation(Annotation.KUBERAY_VERSION) != s.options.version
 
 
-def upgrade_type(service: RayService) -> ServiceUpgradeType | None:
-    strategy = service.spec.upgrade_strategy
-    return strategy.type if strategy is not None else None
-
-
-def is_incremental(service: RayService) -> bool:
-    return upgrade_type(service) is ServiceUpgradeType.INCREMENTAL
-
-
-def is_divided(service: RayService) -> bool:
-    """Whether it has a Gateway, or may have one of before."""
-    clusters = (service.status.active_service_status, service.status.pending_service_status)
-    return is_incremental(service) or any(each is not None and each.target_capacity is not None for each in clusters)
-
-
-def waits_for_gateway(s: Snapshot) -> bool:
-    """Whether it is not known yet if the Gateway API is there."""
-    return is_divided(s.service) and not s.gateway.known
-
-
-def leaves_gateway(s: Snapshot) -> bool:
-    """Whether the Gateway of a service that needs it no longer is still to go. Until then its status says that requests
-    are divided, or nobody would look for it after a crash."""
-    held = waits_for_gateway(s) or s.gateway.gateway is not None or s.gateway.route is not None
-    return is_divided(s.service) and not is_incremental(s.service) and held
-
-
 def deletion_delay(s: Snapshot) -> timedelta:
-    """How long a cluster stays from which requests have been taken away."""
+    """How long a cluster stays after requests have moved to another."""
     seconds = s.service.spec.ray_cluster_deletion_delay_seconds
-    return s.waits.deletion_delay if seconds is None else timedelta(seconds=seconds)
+    return s.timings.deletion_delay if seconds is None else timedelta(seconds=seconds)
 
 
 def unused_since(view: ClusterView) -> datetime | None:
-    """Since when a cluster has had no role; kept on it, so that a restart of the operator does not begin anew."""
+    """Since when a cluster has had no role: an annotation of it, so the delay survives a restart of the operator."""
     try:
         found = datetime.fromisoformat(view.annotation(Annotation.UNUSED_SINCE))
     except ValueError:
@@ -165,33 +118,33 @@ def _with_pending(s: Snapshot) -> Roles:  # noqa: PLR0911 - one question after t
         if living is not None and (refused := _refused(s)):
             return Roles(active=living.name, refused=refused)
         return _start(s, active, name="" if pending is not None else name)
-    way = _way_of(s, active, pending)
-    terms = Terms.read(pending.annotation(Annotation.HANDOVER))
+    mode = _mode_of(s, active, pending)
+    budget = HandoverBudget.read(pending.annotation(Annotation.HANDOVER))
     if match_of(s, pending) is not Match.OTHER:
-        return Roles(active=active.name if active is not None else "", pending=name, way=way, terms=terms)
-    if s.backend == name and (living is None or way is Way.AT_ONCE):
+        return Roles(active=active.name if active is not None else "", pending=name, mode=mode, budget=budget)
+    if s.backend == name and (living is None or mode is UpgradeMode.AT_ONCE):
         return _with_requests(s, living, pending, fulfilled=fulfilled)
     if living is None:
         return _replace(s, active, pending)
-    if way is Way.INCREMENTAL or (way is Way.HANDOVER and fulfilled):
-        return Roles(active=living.name, pending=name, way=way, back=True, terms=terms)
+    if mode is UpgradeMode.INCREMENTAL or (mode is UpgradeMode.HANDOVER and fulfilled):
+        return Roles(active=living.name, pending=name, mode=mode, back=True, budget=budget)
     refused = "" if fulfilled else _refused(s)
     if fulfilled or refused:
-        if way is Way.HANDOVER:
-            return Roles(active=living.name, pending=name, way=way, back=True, terms=terms, refused=refused)
+        if mode is UpgradeMode.HANDOVER:
+            return Roles(active=living.name, pending=name, mode=mode, back=True, budget=budget, refused=refused)
         return Roles(active=living.name, drop=(pending,), refused=refused)
     if s.backend == name:
-        # It has the requests already: what it replaces is what goes.
+        # Requests go to it already, so it counts as the active one.
         return _start(s, pending)
     return _replace(s, living, pending)
 
 
 def _with_requests(s: Snapshot, living: ClusterView | None, pending: ClusterView, *, fulfilled: bool) -> Roles:
-    """The pending cluster has the requests already, and the spec no longer wants it: it stays until another answers."""
+    """Requests go to the pending cluster already, but the spec has changed: it stays until another one answers."""
     if living is None or not (fulfilled or _refused(s)):
         return _start(s, pending)
     if fulfilled:
-        return Roles(active=pending.name, pending=living.name, way=Way.AT_ONCE)
+        return Roles(active=pending.name, pending=living.name, mode=UpgradeMode.AT_ONCE)
     return Roles(active=pending.name, refused=_refused(s))
 
 
@@ -200,20 +153,20 @@ def _replace(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> R
     return msgspec.structs.replace(started, drop=(pending,) if started.pending != pending.name else ())
 
 
-def _way_of(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> Way:
+def _mode_of(s: Snapshot, active: ClusterView | None, pending: ClusterView) -> UpgradeMode:
     if active is None:
-        return Way.AT_ONCE
+        return UpgradeMode.AT_ONCE
     if s.pending_status.target_capacity is not None:
-        return Way.INCREMENTAL
-    return Way.HANDOVER if pending.annotation(Annotation.HANDOVER) else Way.AT_ONCE
+        return UpgradeMode.INCREMENTAL
+    return UpgradeMode.HANDOVER if pending.annotation(Annotation.HANDOVER) else UpgradeMode.AT_ONCE
 
 
 def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
-    """A new pending cluster, or one of before that is as it should be and still there."""
+    """A new pending cluster, or a former one that matches the spec and has not been deleted yet."""
     roles = Roles(
         active=active.name if active is not None else "",
         pending=name or f"{s.service.name}-{s.suffix}",
-        way=Way.AT_ONCE,
+        mode=UpgradeMode.AT_ONCE,
         create=True,
     )
     before = None if name else _of_before(s, active)
@@ -222,116 +175,26 @@ def _start(s: Snapshot, active: ClusterView | None, name: str = "") -> Roles:
     if active is None or active.deleting:
         return roles
     if is_incremental(s.service):
-        return msgspec.structs.replace(roles, way=Way.INCREMENTAL)
+        return msgspec.structs.replace(roles, mode=UpgradeMode.INCREMENTAL)
     if before is not None:
         return roles
-    return _with_handover(s, active, roles)
+    choice = choose_handover(s, active)
+    mode = UpgradeMode.HANDOVER if choice.budget is not None else roles.mode
+    return msgspec.structs.replace(roles, mode=mode, budget=choice.budget, events=choice.events)
 
 
 def _of_before(s: Snapshot, active: ClusterView | None) -> ClusterView | None:
     desired = s.service.spec.ray_cluster_config
     keep = {active.name if active is not None else "", s.pending_status.ray_cluster_name}
     for view in s.without_role(*keep):
-        whole = view.annotation(Annotation.APPLIED_SCALE) == scale_mark(desired)
+        whole = view.annotation(Annotation.APPLIED_SCALE) == scale_hash(desired)
         if whole and not view.deleting and not is_foreign(s, view) and match_of(s, view) is Match.SAME:
             return view
     return None
 
 
-def _with_handover(s: Snapshot, active: ClusterView, roles: Roles) -> Roles:
-    """Decide whether both clusters fit beside each other, and if not, on what terms workers are handed over."""
-    wish = wish_of(s.service)
-    if wish == NEVER:
-        return roles
-    desired = s.service.spec.ray_cluster_config
-    goals = _goals(s, active)
-    needed = demand(desired, goals, s.free)
-    lacking = {resource: units for resource, units in needed.items() if units > s.free.get(resource, units)}
-    if wish != ALWAYS and not lacking:
-        return roles
-    head = pod_units(desired.head_group_spec.template, s.free)
-    if not fits(head, s.free):
-        note = (
-            f"the head of the new cluster needs {_words(head)}, and only {_words(s.free, head)} is free: the upgrade "
-            "waits for it, since workers are handed over by a head that runs"
-        )
-        return msgspec.structs.replace(roles, told=(Told(reason=ServiceEvent.UPGRADE_WAITS, note=note, warning=True),))
-    terms = handover_terms(s, active)
-    told = _announcement(s, active, goals, terms, lacking)
-    return msgspec.structs.replace(roles, way=Way.HANDOVER, terms=terms, told=(told,))
-
-
-def wish_of(service: RayService) -> str:
-    """What the annotation says of handovers: auto, always or never."""
-    return service.metadata.annotations.get(Annotation.IN_PLACE_UPGRADE.value, "")
-
-
-def _announcement(s: Snapshot, active: ClusterView, goals: dict[str, int], terms: Terms, lacking: Units) -> Told:
-    target = side(s.service.spec.ray_cluster_config, (), goals, s.free, head_ready=True)
-    target = msgspec.structs.replace(
-        target, groups=tuple(msgspec.structs.replace(group, wanted=0) for group in target.groups)
-    )
-    source = side(active.cluster.spec, active.pods, {}, s.free, head_ready=True)
-    why = f"a second cluster needs {_words(lacking)}, and {_words(s.free, lacking)} is free" if lacking else "as asked"
-    note = f"{why}: workers are handed over one by one"
-    if has_gap(target, settled(source), terms.allowance):
-        return Told(reason=ServiceEvent.UPGRADE_WITH_GAP, note=f"{note}; {GAP}", warning=True)
-    return Told(reason=ServiceEvent.UPGRADE_BY_HANDOVER, note=note)
-
-
-def _goals(s: Snapshot, active: ClusterView) -> dict[str, int]:
-    """Replicas that the new cluster comes to. Under Ray's autoscaler those that the old one has, within its bounds."""
-    desired = s.service.spec.ray_cluster_config
-    if not desired.autoscales:
-        return replicas_of(desired)
-    held = replicas_of(active.cluster.spec)
-    return {
-        group.group_name: group_replicas(
-            msgspec.structs.replace(group, replicas=max(group.replicas or 0, held.get(group.group_name, 0)))
-        )
-        for group in desired.worker_group_specs
-    }
-
-
-def handover_terms(s: Snapshot, active: ClusterView) -> Terms:
-    """The terms of a handover that begins now."""
-    return Terms(
-        allowance=within_reach(s, s.free),
-        own=_held_by(s, active),
-        goals=_goals(s, active),
-        full={
-            group.group_name: Bounds(group_replicas(group), group.min_replicas, group.max_replicas)
-            for group in active.cluster.spec.worker_group_specs
-        },
-    )
-
-
-def within_reach(s: Snapshot, free: Units) -> dict[str, int]:
-    """What the clusters have together, and what they could have of what is free."""
-    held = total((_held_by(s, view), 1) for view in s.clusters)
-    # What a pool has free is of no use to a namespace whose quota is used up.
-    usable = NONE if any(view.over_quota_since for view in s.clusters) else free
-    return total([(held, 1), (usable, 1)])
-
-
-def _held_by(s: Snapshot, view: ClusterView) -> dict[str, int]:
-    """Cards that a cluster has: those of pods that are on a node."""
-    seen = side(view.cluster.spec, view.pods, {}, s.free, head_ready=True)
-    head = view.head
-    return scheduled_units(seen.groups, seen.head if head is not None and head.spec.node_name else NONE)
-
-
-def cluster_units(view: ClusterView, free: Units = NONE) -> dict[str, int]:
-    """The cards that a cluster has or asks for; of one that goes, those of the pods that it still has."""
-    held = side(view.cluster.spec, view.pods, {}, free, head_ready=True)
-    if not view.deleting:
-        return held.units
-    gone = tuple(msgspec.structs.replace(group, wanted=0) for group in held.groups)
-    return msgspec.structs.replace(held, groups=gone, head=held.head if view.head is not None else NONE).units
-
-
 def _refused(s: Snapshot) -> str:
-    """Why a change is not carried out by a new cluster."""
+    """Why a change of the spec does not lead to a new cluster; empty if it does."""
     kind = upgrade_type(s.service)
     if kind is ServiceUpgradeType.NONE:
         return "spec.upgradeStrategy.type is None: set it to NewCluster to have the change carried out"
@@ -348,22 +211,17 @@ def _without_upgrades(s: Snapshot) -> bool:
     return upgrade_type(s.service) is None and not s.options.zero_downtime
 
 
-def _words(units: Units, only: Units | None = None) -> str:
-    chosen = {resource: count for resource, count in units.items() if only is None or resource in only}
-    return ", ".join(f"{count} {resource}" for resource, count in sorted(chosen.items())) or "none"
-
-
 def follows_config(s: Snapshot, roles: Roles, view: ClusterView) -> bool:
     """Whether the cluster gets the serve configuration of the spec; one that is being replaced keeps its own."""
     if view.name == roles.pending:
         return not roles.back
     if not roles.pending:
-        # What cannot be carried out yet may come with a configuration that is made for another cluster.
+        # A change that has to wait may come with a configuration that is written for the next cluster.
         return not (roles.refused and waits_for_gateway(s))
     return roles.back and match_of(s, view) is not Match.OTHER
 
 
 def capacity_of(s: Snapshot, name: str) -> int | None:
-    """The percentage of replicas that the status asks of a cluster."""
+    """The percentage of replicas that the status gives a cluster in an incremental upgrade."""
     held = (s.active_status, s.pending_status)
     return next((each.target_capacity for each in held if name and each.ray_cluster_name == name), None)

@@ -1,4 +1,4 @@
-"""Tells and asks Ray Serve of the clusters of a RayService, in the background of reconciles.
+"""Puts configurations to Ray Serve of the clusters of a RayService and asks for their state, outside reconciles.
 
 The name of a call holds what it is about: a question is asked under what was accepted last, so its answer is about
 that, and a configuration is put anew under what was accepted before it.
@@ -18,7 +18,7 @@ from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
 from gpu_control_plane.ray.dashboard.models import ServeDetails
 from gpu_control_plane.ray.names import SERVE_PORT_NAME, SERVE_PORT_NUMBER
 from gpu_control_plane.ray.owned import RayPod
-from gpu_control_plane.ray.service.applications import has_lost_all, is_told, telling
+from gpu_control_plane.ray.service.applications import has_lost_all, is_accepted, serve_config_update
 from gpu_control_plane.ray.service.backend import serve_ports
 from gpu_control_plane.ray.service.roles import Roles, capacity_of, decide_roles, follows_config
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
@@ -26,11 +26,11 @@ from gpu_control_plane.ray.service.traffic import context_of
 
 TargetOf = Callable[[RayCluster], Awaitable[DashboardEndpoint]]
 ProxyOf = Callable[[RayPod, int], str]
-"""Where the proxy of Ray Serve on a pod is."""
+"""The URL of Ray Serve's proxy on a pod."""
 
 
 class Calls(Protocol):
-    """As far as they are used of `DashboardCalls`."""
+    """The methods of `DashboardCalls` that are used here."""
 
     def ask[T](
         self, key: Key, name: str, call: Callable[[], Awaitable[T]], *, every: float | None = None
@@ -51,8 +51,11 @@ class ServeCalls:
         self._proxy = proxy
         self._poll = poll_seconds
 
-    def heard(self, s: Snapshot) -> Snapshot:
-        """The snapshot with what Ray Serve of each cluster has said; what is still to be said or asked is begun."""
+    def observed(self, s: Snapshot) -> Snapshot:
+        """The snapshot with the answers of Ray Serve so far; calls whose answers are missing are begun. None are
+        made for a service that is deleted, has an invalid spec, or belongs to another operator."""
+        if s.service.deleting or s.other_operator or s.problems:
+            return s
         roles = decide_roles(s)
         kept: list[str] = []
         views = tuple(
@@ -67,23 +70,25 @@ class ServeCalls:
             return view
         view = self._with_head(s, view, kept)
         annotation = view.annotation(Annotation.SERVE_CONFIG)
-        said = telling(s.config, annotation, capacity_of(s, view.name), follows=follows_config(s, roles, view))
-        # One that keeps what it has, and that another operator has told of it, has to say what that is.
-        details, trouble = self._asked(s, view, annotation or ("" if said.config is not None else "-"), kept)
-        if is_told(said, annotation) and not has_lost_all(said, details):
+        update = serve_config_update(
+            s.config, annotation, capacity_of(s, view.name), follows=follows_config(s, roles, view)
+        )
+        # The configuration that a cluster keeps may have been put by another operator: Ray Serve reports it.
+        details, trouble = self._asked(s, view, annotation or ("" if update.config is not None else "-"), kept)
+        if is_accepted(update, annotation) and not has_lost_all(update, details):
             return replace(view, details=details, trouble=trouble)
-        body = said.body(details)
+        body = update.body(details)
         if body is None:
-            empty = "spec.serveConfigV2 is empty" if said.config is not None else ""
+            empty = "spec.serveConfigV2 is empty" if update.config is not None else ""
             return replace(view, details=details, trouble=trouble or empty)
-        name = f"put {view.cluster.metadata.uid} {said.mark} {annotation}"
+        name = f"put {view.cluster.metadata.uid} {update.config_id} {annotation}"
         kept.append(name)
         answer = self._calls.ask(s.service.key, name, lambda: self._put(view.cluster, body))
         if answer is None:
             return view
         if answer.error is not None:
             return replace(view, refused=str(answer.error), trouble=str(answer.error))
-        return replace(view, accepted=said.mark)
+        return replace(view, accepted=update.config_id)
 
     def _asked(
         self, s: Snapshot, view: ClusterView, annotation: str, kept: list[str]

@@ -18,20 +18,20 @@ from gpu_control_plane.ray.owned import OwnedService, RayPod
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.gateway import GatewayView
 
-NOBODY: Final = ServedCluster()
+NO_CLUSTER: Final = ServedCluster()
 _QUOTA: Final = "exceeded quota"
-"""The API server's words."""
+"""As the API server says it."""
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True):
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting times."""
 
     deletion_delay: timedelta = timedelta(seconds=60)
-    """Before a cluster goes that requests went to, unless the spec says so."""
+    """How long a cluster that had requests stays, unless the spec sets its own delay."""
     scheduling_patience: timedelta = timedelta(seconds=30)
-    """How long a pod may be without a node, before its cards are taken to be somebody else's."""
+    """How long a pod may be without a node, before its cards are taken to be gone to other pods."""
     handover_patience: timedelta = timedelta(minutes=10)
-    """How long workers that moved may take to answer, before more of them move."""
+    """How long workers that were handed over may take to answer, before more of them are."""
 
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -40,13 +40,13 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     cluster: RayCluster
     pods: tuple[RayPod, ...] = ()
     accepted: str = ""
-    """What Ray Serve has just accepted, to be noted on the cluster."""
+    """Id of the configuration that Ray Serve has just accepted, to be written to an annotation of the cluster."""
     details: ServeDetails | None = None
-    """What Ray Serve says since it has accepted what it was to be told last."""
+    """What Ray Serve has reported since it accepted its last configuration."""
     trouble: str = ""
-    """Why Ray Serve could not be told or asked."""
+    """Why a call to Ray Serve failed, or none could be made."""
     refused: str = ""
-    """Why it has not accepted what it was to be told."""
+    """Why it has not accepted its configuration."""
     head_serves: bool | None = None
     """Whether the head's proxy takes requests; None while that is not known."""
 
@@ -125,13 +125,13 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def answers_some(self) -> bool:
-        """Whether any deployment answers, as far as is known. Without a word from Ray Serve its pods count alone: their
-        readiness probes ask the proxies."""
+        """Whether any deployment answers, as far as is known. While Ray Serve does not answer, the readiness of its
+        pods alone counts: their probes ask the proxies."""
         return self.serving_pods > 0 and (self.details is None or self.some_deployment_runs)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Everything at one moment."""
+    """Everything that a decision depends on, at one moment."""
 
     service: RayService
     clusters: tuple[ClusterView, ...] = ()
@@ -153,7 +153,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     other_operator: str = ""
     """Where another operator is active; empty if none is."""
     options: RayOptions = RayOptions()
-    waits: Waits = Waits()
+    timings: Timings = Timings()
     suffix: str = "00000"
     """What the name of a new cluster would end in."""
     now: datetime
@@ -163,11 +163,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def active_status(self) -> ServedCluster:
-        return self.service.status.active_service_status or NOBODY
+        return self.service.status.active_service_status or NO_CLUSTER
 
     @property
     def pending_status(self) -> ServedCluster:
-        return self.service.status.pending_service_status or NOBODY
+        return self.service.status.pending_service_status or NO_CLUSTER
 
     @property
     def active(self) -> ClusterView | None:

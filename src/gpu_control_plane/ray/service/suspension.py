@@ -1,6 +1,4 @@
-"""Suspending a RayService: it is said first and then done to the end, whatever the spec says meanwhile. Pure."""
-
-from typing import Final
+"""Suspension of a RayService: first in the status, then completed, whatever the spec says meanwhile. Pure."""
 
 from msgspec.structs import replace
 
@@ -9,12 +7,10 @@ from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.owned import is_owned
 from gpu_control_plane.ray.service import conditions
-from gpu_control_plane.ray.service.actions import Decision, Delete, Told, WriteStatus
+from gpu_control_plane.ray.service.actions import Decision, Delete, EventRecord, WriteStatus
 from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.roles import waits_for_gateway
+from gpu_control_plane.ray.service.gateway_use import GATEWAY_CHECK, waits_for_gateway
 from gpu_control_plane.ray.service.snapshot import Snapshot
-
-_GATEWAY_CHECK_SECONDS: Final = 1.0
 
 
 def decide_suspension(s: Snapshot) -> Decision | None:
@@ -23,7 +19,7 @@ def decide_suspension(s: Snapshot) -> Decision | None:
     is_suspending = is_true(held, ServiceCondition.SUSPENDING)
     if is_true(held, ServiceCondition.SUSPENDED) and not is_suspending:
         status = replace(s.service.status, conditions=conditions.suspended(s.service, s.now))
-        # What has been made at the last moment may be seen only now.
+        # Objects that were created just before the suspension may reach the caches only now.
         return Decision(actions=(_write(s, status), *_deletes(s))) if spec.suspend else None
     if not is_suspending and not spec.suspend:
         return None
@@ -31,7 +27,9 @@ def decide_suspension(s: Snapshot) -> Decision | None:
     unknown = waits_for_gateway(s)
     if is_suspending and not left and not unknown:
         status = RayServiceStatus(conditions=conditions.suspended(s.service, s.now))
-        return Decision(actions=(_write(s, status),), told=(Told(reason=ServiceEvent.SUSPENDED, note="all is gone"),))
+        return Decision(
+            actions=(_write(s, status),), events=(EventRecord(reason=ServiceEvent.SUSPENDED, note="all is gone"),)
+        )
     names = ", ".join(sorted(f"{item.resource.kind} {item.name}" for item in left)) or "what there is of a Gateway"
     status = replace(
         s.service.status,
@@ -39,7 +37,7 @@ def decide_suspension(s: Snapshot) -> Decision | None:
         service_status="",
         num_serve_endpoints=0,
     )
-    return Decision(actions=(_write(s, status), *_deletes(s)), again_in=_GATEWAY_CHECK_SECONDS if unknown else None)
+    return Decision(actions=(_write(s, status), *_deletes(s)), again_in=GATEWAY_CHECK if unknown else None)
 
 
 def resumed(s: Snapshot) -> RayServiceStatus | None:

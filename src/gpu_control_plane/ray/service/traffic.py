@@ -10,21 +10,12 @@ from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.names import SERVE_PORT_NAME, serve_service_name
 from gpu_control_plane.ray.owned import OwnedService, is_owned
 from gpu_control_plane.ray.service import backend, gateway
-from gpu_control_plane.ray.service.actions import (
-    Action,
-    Delete,
-    Ensure,
-    LabelHead,
-    Told,
-)
+from gpu_control_plane.ray.service.actions import Action, Delete, Ensure, EventRecord, LabelHead
 from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.roles import (
-    Roles,
-    Way,
-    is_incremental,
-)
+from gpu_control_plane.ray.service.gateway_use import is_incremental
+from gpu_control_plane.ray.service.roles import Roles, UpgradeMode
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
-from gpu_control_plane.ray.service.upgrade import Course, NextRoles
+from gpu_control_plane.ray.service.upgrade_plan import NextRoles, UpgradePlan
 
 
 def context_of(s: Snapshot, view: ClusterView) -> ClusterContext:
@@ -32,7 +23,7 @@ def context_of(s: Snapshot, view: ClusterView) -> ClusterContext:
 
 
 def head_labels(s: Snapshot, roles: Roles) -> Iterable[Action]:
-    """Let requests go to a head whose proxy takes them. Before the proxy has been heard of, nothing is changed."""
+    """Let requests go to a head whose proxy takes them. Until the proxy has answered, the label is not changed."""
     for view in filter(None, (s.named(roles.active), s.named(roles.pending))):
         head = view.head
         if head is None or not head.running or view.deleting:
@@ -41,12 +32,14 @@ def head_labels(s: Snapshot, roles: Roles) -> Iterable[Action]:
         label = head.metadata.labels.get("ray.io/serve", "")
         if serves is not None and label != ("true" if serves else "false"):
             note = f"requests {'may' if serves else 'do not'} go to the head {head.name}"
-            yield LabelHead(pod=head, serves=serves, told=Told(reason=ServiceEvent.UPDATED_HEAD_LABEL, note=note))
+            yield LabelHead(
+                pod=head, serves=serves, event=EventRecord(reason=ServiceEvent.UPDATED_HEAD_LABEL, note=note)
+            )
 
 
-def services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
+def services(s: Snapshot, roles: Roles, plan: UpgradePlan) -> Iterable[Action]:
     """The Services of the RayService point to the cluster that answers; for a Gateway, each cluster has its own."""
-    view = s.named(course.backend)
+    view = s.named(plan.backend)
     if view is not None:
         context = context_of(s, view)
         serve = backend.serve_manifest(s.service, context)
@@ -54,7 +47,7 @@ def services(s: Snapshot, roles: Roles, course: Course) -> Iterable[Action]:
             yield _service(s, serve, view)
         held = s.service_named(backend.head_service_of(s.service))
         yield replace(_service(s, backend.head_manifest(s.service, context, held), view), replaceable=True)
-    if not is_incremental(s.service) and roles.way is not Way.INCREMENTAL:
+    if not is_incremental(s.service) and roles.mode is not UpgradeMode.INCREMENTAL:
         return
     for each in filter(None, (s.named(roles.active), s.named(roles.pending))):
         own = backend.cluster_serve_manifest(s.service, context_of(s, each)) if not each.deleting else None
@@ -69,15 +62,15 @@ def _service(s: Snapshot, manifest: dict[str, Any], view: ClusterView, *, owner:
         manifest=manifest,
         held=s.service_named(name),
         owner=owner.cluster if owner is not None else s.service,
-        created=Told(reason=ServiceEvent.CREATED_SERVICE, note=f"Service {name}", action="Create"),
-        updated=Told(
+        created=EventRecord(reason=ServiceEvent.CREATED_SERVICE, note=f"Service {name}", action="Create"),
+        updated=EventRecord(
             reason=ServiceEvent.UPDATED_SERVICE, note=f"Service {name} points to {view.name}", action="Update"
         ),
     )
 
 
 def stale_services(s: Snapshot) -> Iterable[Action]:
-    """Services of before, under a name that the spec no longer gives."""
+    """Services under a former name of spec.serveService."""
     names = {backend.serve_service_of(s.service), backend.head_service_of(s.service)}
     if not s.backend:
         return
@@ -87,9 +80,9 @@ def stale_services(s: Snapshot) -> Iterable[Action]:
 
 
 def gateway_route(s: Snapshot, roles: Roles, after: NextRoles, status: RayServiceStatus) -> Iterable[Action]:
-    """Gateway and HTTPRoute follow the shares in the status, which is written before."""
+    """Gateway and HTTPRoute follow the shares in the status, which is written before them."""
     view = s.gateway
-    if not is_incremental(s.service) and roles.way is not Way.INCREMENTAL:
+    if not is_incremental(s.service) and roles.mode is not UpgradeMode.INCREMENTAL:
         yield from (Delete(item=item) for item in (view.route, view.gateway) if item is not None and not item.deleting)
         return
     if not view.served:

@@ -1,416 +1,57 @@
-"""How far an upgrade is and what its next step is, whichever way it goes. Pure."""
+"""How far an upgrade is and what its next step is, by its mode. Pure."""
 
 from datetime import timedelta
 
-import msgspec
-from msgspec.structs import replace
-
-from gpu_control_plane.api.ray.cluster import WorkerGroupSpec
-from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import ServedCluster
-from gpu_control_plane.ray.service import handover
-from gpu_control_plane.ray.service.actions import PatchCluster, Told
-from gpu_control_plane.ray.service.backend import Candidate, choose
-from gpu_control_plane.ray.service.desired_cluster import Match, replicas_of, with_replicas
-from gpu_control_plane.ray.service.events import ServiceEvent
-from gpu_control_plane.ray.service.handover import Bounds, Done, Grow, Move, Shrink, Side, SwitchFirst, Terms, Wait
-from gpu_control_plane.ray.service.incremental import ALL, Share, Shares, Steps, next_step
-from gpu_control_plane.ray.service.roles import (
-    ALWAYS,
-    NEVER,
-    Roles,
-    Way,
-    cluster_units,
-    handover_terms,
-    is_incremental,
-    match_of,
-    wish_of,
-    within_reach,
+from gpu_control_plane.ray.service.actions import PatchCluster
+from gpu_control_plane.ray.service.backend import choose
+from gpu_control_plane.ray.service.gateway_use import is_incremental
+from gpu_control_plane.ray.service.handover_plan import (
+    converted_to_handover,
+    may_hand_over,
+    plan_handover,
+    scheduling_time_left,
 )
-from gpu_control_plane.ray.service.snapshot import NOBODY, ClusterView, Snapshot
+from gpu_control_plane.ray.service.incremental import ALL, plan_incremental
+from gpu_control_plane.ray.service.roles import Roles, UpgradeMode
+from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
+from gpu_control_plane.ray.service.upgrade_plan import UpgradePlan, candidate, waits_for
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upgrade comes to in this moment."""
-
-    active: ServedCluster | None = None
-    """Shares of the two clusters, where requests are divided."""
-    pending: ServedCluster | None = None
-    backend: str = ""
-    """The cluster that the Service is to point to."""
-    complete: bool = False
-    """Whether the target has taken everything over."""
-    patches: tuple[PatchCluster, ...] = ()
-    progress: str = ""
-    loss: str = ""
-    again_in: timedelta | None = None
-
-
-def chart(s: Snapshot, roles: Roles) -> Course:
+def plan_upgrade(s: Snapshot, roles: Roles) -> UpgradePlan:
     """The next step of the upgrade, or none where there is no upgrade."""
     active, pending = s.named(roles.active), s.named(roles.pending)
-    match roles.way:
-        case Way.HANDOVER if active is not None and pending is not None and roles.terms is not None:
-            return _handover(s, roles, roles.terms, active, pending)
-        case Way.INCREMENTAL if active is not None:
-            return _incremental(s, roles, active, pending)
+    match roles.mode:
+        case UpgradeMode.HANDOVER if active is not None and pending is not None and roles.budget is not None:
+            return plan_handover(s, roles, roles.budget, active, pending)
+        case UpgradeMode.INCREMENTAL if active is not None:
+            return plan_incremental(s, roles, active, pending)
         case _:
             return _at_once(s, active, pending)
 
 
-def waits_for(view: ClusterView | None) -> str:  # noqa: PLR0911 - one question after the other
-    """What a cluster that is to answer lacks, for people."""
-    if view is None:
-        return "a cluster is being made"
-    if not view.head_ready:
-        return f"waiting for the head of {view.name} to be ready"
-    if view.trouble:
-        return f"Ray Serve of {view.name}: {view.trouble}"
-    if view.details is None:
-        return f"waiting for Ray Serve of {view.name} to answer"
-    lacking = sorted(
-        f"{name} is {application.status}" + (f" ({application.message})" if application.message else "")
-        for name, application in view.details.applications.items()
-        if not application.running
-    )
-    if lacking:
-        return f"applications of {view.name}: {'; '.join(lacking)}"
-    if not view.details.applications:
-        return f"{view.name} has no application yet"
-    return "" if view.serving_pods else f"no pod of {view.name} is ready for requests"
-
-
-def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | None) -> Course:
+def _at_once(s: Snapshot, active: ClusterView | None, pending: ClusterView | None) -> UpgradePlan:
     share = ServedCluster(target_capacity=ALL, traffic_routed_percent=ALL) if is_incremental(s.service) else None
     if pending is None:
-        source = _candidate(s, active, takes_over=True) if active is not None else None
+        source = candidate(s, active, takes_over=True) if active is not None else None
         progress = waits_for(active) if active is not None or s.pending_status.ray_cluster_name else waits_for(None)
-        return Course(backend=choose(s.backend, None, source), active=share, pending=share, progress=progress)
-    target = _candidate(s, pending, takes_over=pending.ready)
-    source = _candidate(s, active, takes_over=True) if active is not None else None
+        return UpgradePlan(backend=choose(s.backend, None, source), active=share, pending=share, progress=progress)
+    target = candidate(s, pending, takes_over=pending.ready)
+    source = candidate(s, active, takes_over=True) if active is not None else None
     backend = choose(s.backend, target, source)
-    stuck = _stuck_for(s, pending) if active is not None and _may_hand_over(s, active, pending) else None
-    return Course(
+    patches: tuple[PatchCluster, ...] = ()
+    again_in = None
+    if active is not None and may_hand_over(s, active, pending):
+        again_in = scheduling_time_left(s, pending)
+        if again_in is not None and again_in <= timedelta():
+            patches, again_in = (converted_to_handover(s, active, pending),), None
+    return UpgradePlan(
         active=share,
-        # Beside another one it gets no share: it would be taken for a cluster that gets requests in steps.
+        # Beside an active cluster it gets no share: with one, its upgrade would count as incremental.
         pending=share if active is None else None,
         backend=backend,
         complete=pending.ready and backend == pending.name,
-        patches=(_turned(s, active, pending),) if active and stuck is not None and stuck <= timedelta() else (),
+        patches=patches,
         progress=waits_for(pending),
-        again_in=stuck if stuck is not None and stuck > timedelta() else None,
+        again_in=again_in,
     )
-
-
-def _may_hand_over(s: Snapshot, active: ClusterView, pending: ClusterView) -> bool:
-    """Whether workers of the pending cluster that find no cards can get those of the active one. Unless it was asked
-    for, a pool or a quota has to lack room: cards of no pool may come with a new node, and to a worker that no node
-    suits they would be of no use."""
-    wish = wish_of(s.service)
-    if active.deleting or pending.ready or is_incremental(s.service) or wish == NEVER:
-        return False
-    target, source = _side(s, pending, {}), _side(s, active, {})
-    refused = pending.over_quota_since is not None
-    waiting = [group for group in target.groups if group.unscheduled or (refused and group.there < group.wanted)]
-    lacking = {
-        resource
-        for group in waiting
-        for resource, units in group.units.items()
-        if refused or wish == ALWAYS or not handover.fits({resource: units * max(1, group.gated)}, s.unheld)
-    }
-    return target.head_ready and any(group.wanted and lacking & group.units.keys() for group in source.groups)
-
-
-def _turned(s: Snapshot, active: ClusterView, pending: ClusterView) -> PatchCluster:
-    """What was free when the upgrade began is not any more: it goes on as a handover, with the workers that have found
-    their cards."""
-    target = _side(s, pending, {})
-    found = {group.name: group.there - group.unscheduled for group in target.groups}
-    spec = pending.cluster.spec
-
-    def changed(group: WorkerGroupSpec) -> WorkerGroupSpec:
-        if group.group_name not in found:
-            return group
-        kept = found[group.group_name]
-        made = with_replicas(group, group, kept, scaled=spec.autoscales)
-        return handover.with_pods_to_go(made, handover.pods_to_go(pending.pods, group, kept))
-
-    groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
-    terms = handover_terms(s, active)
-    annotations = {
-        Annotation.HANDOVER.value: terms.text(),
-        Annotation.APPLIED_SCALE.value: None,
-    }
-    note = f"workers of {pending.name} find no cards: those of {active.name} are handed over one by one"
-    begun = _side(s, pending, replicas_of(spec))
-    begun = replace(begun, groups=tuple(replace(group, wanted=found[group.name]) for group in begun.groups))
-    gap = handover.has_gap(handover.settled(begun), handover.settled(_side(s, active, {})), terms.allowance)
-    told = Told(
-        reason=ServiceEvent.UPGRADE_WITH_GAP if gap else ServiceEvent.UPGRADE_BY_HANDOVER,
-        note=f"{note}; {handover.GAP}" if gap else note,
-        warning=gap,
-    )
-    body = {"metadata": {"annotations": annotations}, "spec": {"workerGroupSpecs": groups}}
-    return PatchCluster(cluster=pending.cluster, body=body, told=told)
-
-
-def _incremental(s: Snapshot, roles: Roles, active: ClusterView, pending: ClusterView | None) -> Course:
-    # What is said of a pending cluster that is gone does not hold for the one that comes in its place.
-    held = (s.active_status, s.pending_status) if pending is not None else (NOBODY, NOBODY)
-    shares = [
-        Share(
-            capacity=_or(each.target_capacity, default),
-            traffic=_or(each.traffic_routed_percent, default),
-        )
-        for each, default in zip(held, (ALL, 0), strict=True)
-    ]
-    moved = s.pending_status.last_traffic_migrated_time
-    target, source = (0, 1) if roles.back else (1, 0)
-    views = active, pending
-    state = Shares(target=shares[target], source=shares[source], moved=moved)
-    taking, giving = views[target], views[source]
-    step = next_step(
-        state,
-        _steps(s),
-        target_ready=taking is not None and _has_capacity(taking, state.target),
-        gateway_ready=s.gateway.ready,
-        now=s.now,
-    )
-    after = [step.shares.target, step.shares.source]
-    ordered = after if roles.back else after[::-1]
-    complete = step.shares.complete and taking is not None and taking.ready
-    backend = choose(
-        s.backend,
-        _candidate(s, taking, takes_over=complete) if taking is not None else None,
-        _candidate(s, giving, takes_over=True) if giving is not None else None,
-    )
-    progress = f"{step.shares.target.traffic} % of requests go to {taking.name if taking else 'the new cluster'}"
-    return Course(
-        active=_share(ordered[0], step.shares),
-        pending=_share(ordered[1], step.shares),
-        backend=backend,
-        complete=complete and backend == (taking.name if taking is not None else ""),
-        progress=f"{progress}; waiting for {step.waits_for}" if step.waits_for else progress,
-        again_in=step.again_in,
-    )
-
-
-def _has_capacity(view: ClusterView, share: Share) -> bool:
-    """Whether it has come to its share. Without replicas only the head could be ready, which may be left out."""
-    if share == Share(capacity=0, traffic=0):
-        return not view.deleting and view.applications_run
-    return view.ready
-
-
-def _steps(s: Snapshot) -> Steps:
-    strategy = s.service.spec.upgrade_strategy
-    options = strategy.cluster_upgrade_options if strategy is not None else None
-    if options is None:
-        # The type has been changed in the middle: what is left is done at once.
-        return Steps(surge=ALL, step=ALL, interval=timedelta())
-    return Steps(
-        surge=_or(options.max_surge_percent, ALL),
-        step=_or(options.step_size_percent, ALL),
-        interval=timedelta(seconds=_or(options.interval_seconds, 0)),
-    )
-
-
-def _share(share: Share, shares: Shares) -> ServedCluster:
-    return ServedCluster(
-        target_capacity=share.capacity, traffic_routed_percent=share.traffic, last_traffic_migrated_time=shares.moved
-    )
-
-
-def _handover(s: Snapshot, roles: Roles, terms: Terms, active: ClusterView, pending: ClusterView) -> Course:
-    taking, giving = (active, pending) if roles.back else (pending, active)
-    target = _side(s, taking, _goals(s, roles, terms, taking))
-    source = _side(s, giving, {})
-    others = handover.total((cluster_units(view, s.free), 1) for view in s.without_role(active.name, pending.name))
-    patience = _patience(s, taking, target)
-    stuck = _stuck_for(s, taking)
-    move = handover.next_move(
-        target,
-        source,
-        _allowance(s, terms) if stuck is not None and stuck <= timedelta() else terms.allowance,
-        switched=s.backend == taking.name,
-        may_answer=_answers(s, taking),
-        patient=patience is not None,
-        answers_all=taking.answers_all,
-        failing=taking.is_failing,
-        others=others,
-    )
-    complete = isinstance(move, Done) and taking.ready
-    backend = choose(
-        s.backend,
-        _candidate(s, taking, takes_over=taking.answers_all and handover.outweighs(target, source)),
-        _candidate(s, giving, takes_over=True),
-        must_leave=isinstance(move, SwitchFirst),
-    )
-    moved = sum(min(group.running, group.goal) for group in target.groups)
-    goal = sum(group.goal for group in target.groups)
-    progress = f"{moved} of {goal} workers with cards are those of {taking.name}; requests go to {backend or 'none'}"
-    waiting = _waiting(move, taking)
-    percent = ALL if backend == pending.name else 0
-    return Course(
-        active=ServedCluster(traffic_routed_percent=ALL - percent),
-        pending=ServedCluster(traffic_routed_percent=percent),
-        backend=backend,
-        complete=complete and backend == taking.name,
-        patches=_patches(s, roles, terms, move, taking=taking, giving=giving),
-        progress=f"{progress}; {waiting}" if waiting else progress,
-        loss=_loss(taking, source, backend),
-        again_in=min((wait for wait in (patience, stuck) if wait is not None and wait > timedelta()), default=None),
-    )
-
-
-def _stuck_for(s: Snapshot, taking: ClusterView) -> timedelta | None:
-    """How long the oldest worker without a node, or without room in a quota, may still wait for one; nothing or less if
-    it has waited too long."""
-    refused = [taking.over_quota_since] if taking.over_quota_since is not None else []
-    made = refused + [
-        pod.metadata.creation_timestamp
-        for pod in taking.pods
-        if not pod.is_head
-        and not pod.deleting
-        and not pod.ended
-        and not pod.spec.node_name
-        and pod.metadata.creation_timestamp is not None
-    ]
-    return min(made) + s.waits.scheduling_patience - s.now if made else None
-
-
-def _allowance(s: Snapshot, terms: Terms) -> dict[str, int]:
-    """What the clusters may ask for when cards that were free are gone: what they have, and what is free now. Cards of
-    their own that somebody else has taken are waited for, or the last worker would go for nothing."""
-    now = within_reach(s, s.unheld)
-    return {
-        resource: max(terms.own.get(resource, 0), min(units, now.get(resource, 0)))
-        for resource, units in terms.allowance.items()
-    }
-
-
-def _side(s: Snapshot, view: ClusterView, goals: dict[str, int]) -> Side:
-    return handover.side(view.cluster.spec, view.pods, goals, s.free, head_ready=view.head_ready)
-
-
-def _goals(s: Snapshot, roles: Roles, terms: Terms, taking: ClusterView) -> dict[str, int]:
-    """Replicas that the target comes to: as the service says, or where Ray's autoscaler had decided, or the service no
-    longer knows of the target, those of the beginning."""
-    desired = s.service.spec.ray_cluster_config
-    if match_of(s, taking) is not Match.OTHER and not desired.autoscales:
-        return replicas_of(desired)
-    return {name: bounds.replicas for name, bounds in terms.full.items()} if roles.back else terms.goals
-
-
-def _patience(s: Snapshot, taking: ClusterView, target: Side) -> timedelta | None:
-    """How long the workers that came last still have to begin to answer."""
-    with_cards = {group.name for group in target.groups}
-    made = [
-        pod.metadata.creation_timestamp
-        for pod in taking.pods
-        if pod.group in with_cards and pod.metadata.creation_timestamp is not None
-    ]
-    left = max(made) + s.waits.handover_patience - s.now if made else s.waits.handover_patience
-    return left if left > timedelta() else None
-
-
-def _patches(
-    s: Snapshot, roles: Roles, terms: Terms, move: Move, *, taking: ClusterView, giving: ClusterView
-) -> tuple[PatchCluster, ...]:
-    match move:
-        case Shrink():
-            note = f"worker of group {move.group} goes, {move.replicas} stay: its cards are for {taking.name}"
-            if move.gap:
-                note += "; until a worker of that answers, nothing does"
-            told = Told(reason=ServiceEvent.HANDING_OVER, note=note, warning=move.gap)
-            return (_scaled(giving, move.group, move.replicas, None, told),)
-        case Grow():
-            bounds = _bounds(s, roles, terms, taking, move.group)
-            told = Told(
-                reason=ServiceEvent.HANDING_OVER, note=f"{taking.name} gets worker {move.replicas} of {move.group}"
-            )
-            return (_scaled(taking, move.group, move.replicas, bounds, told),)
-        case _:
-            return ()
-
-
-def _scaled(view: ClusterView, name: str, replicas: int, bounds: WorkerGroupSpec | None, told: Told) -> PatchCluster:
-    spec = view.cluster.spec
-
-    def changed(group: WorkerGroupSpec) -> WorkerGroupSpec:
-        if group.group_name != name:
-            return group
-        made = with_replicas(group, bounds or group, replicas, scaled=spec.autoscales)
-        going = handover.pods_to_go(view.pods, group, replicas) if bounds is None else ()
-        return handover.with_pods_to_go(made, going)
-
-    groups = [msgspec.to_builtins(changed(group)) for group in spec.worker_group_specs]
-    # The service's own numbers hold again when the handover is over.
-    annotations = {Annotation.APPLIED_SCALE.value: None}
-    body = {"metadata": {"annotations": annotations}, "spec": {"workerGroupSpecs": groups}}
-    return PatchCluster(cluster=view.cluster, body=body, told=told)
-
-
-def _bounds(s: Snapshot, roles: Roles, terms: Terms, taking: ClusterView, name: str) -> WorkerGroupSpec:
-    desired = s.service.spec.ray_cluster_config
-    groups = desired.worker_group_specs if match_of(s, taking) is not Match.OTHER else ()
-    held = next(group for group in taking.cluster.spec.worker_group_specs if group.group_name == name)
-    known = next((group for group in groups if group.group_name == name), None)
-    if known is not None:
-        return known
-    full = terms.full.get(name, Bounds(0, held.min_replicas, held.max_replicas)) if roles.back else None
-    return replace(held, min_replicas=full.least, max_replicas=full.most) if full is not None else held
-
-
-def _waiting(move: Move, taking: ClusterView) -> str:
-    match move:
-        case Wait():
-            lacking = waits_for(taking)
-            return f"waiting for {move.on}" + (f" ({lacking})" if lacking else "")
-        case SwitchFirst():
-            return f"requests go over before the last worker of group {move.group} does"
-        case Done():
-            return waits_for(taking)
-        case _:
-            return ""
-
-
-def _loss(taking: ClusterView, source: Side, backend: str) -> str:
-    if source.replicas or taking.answers_some:
-        return ""
-    return f"the only worker is being handed over: requests are answered again when {taking.name} does; {backend}"
-
-
-def _candidate(s: Snapshot, view: ClusterView | None, *, takes_over: bool) -> Candidate:
-    if view is None:
-        return Candidate("", takes_over=False, answers=False)
-    return Candidate(view.name, takes_over=takes_over, answers=_answers(s, view))
-
-
-def _answers(s: Snapshot, view: ClusterView) -> bool:
-    """Whether a cluster answers at all. One that has been told of no application, and that nobody sends requests to,
-    does not, however ready its pods are."""
-    known = bool(view.annotation(Annotation.SERVE_CONFIG)) or s.backend == view.name
-    return known and view.answers_some
-
-
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
-
-
-class NextRoles(msgspec.Struct, frozen=True, kw_only=True):
-    """The roles as the status is to have them."""
-
-    active: str = ""
-    pending: str = ""
-    promoted: bool = False
-    undone: bool = False
-
-
-def next_roles(roles: Roles, course: Course) -> NextRoles:
-    """The roles after this pass: a course that is complete promotes the pending cluster, or ends the way back."""
-    if not course.complete or not roles.pending:
-        return NextRoles(active=roles.active, pending=roles.pending)
-    if roles.back:
-        return NextRoles(active=roles.active, undone=True)
-    return NextRoles(active=roles.pending, promoted=True)

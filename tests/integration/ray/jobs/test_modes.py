@@ -9,7 +9,7 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.ray.options import BatchScheduler
 from gpu_control_plane.ray.owned import OwnedService
-from gpu_control_plane.ray.scheduling import marks_of, scheduler_for
+from gpu_control_plane.ray.scheduling import scheduler_for, scheduling_fields_of
 from integration.ray.jobs.job_env import CLUSTER, RayJobEnv, names
 
 
@@ -44,7 +44,7 @@ async def test_all_pods_of_a_job_tell_yunikorn_of_the_same_groups(env: RayJobEnv
         await env.reaches("Complete")
     (cluster,), (submitter,) = await env.clusters(), await env.submitters()
     told = submitter.spec["template"]["metadata"]["annotations"]
-    worker = marks_of(scheduler_for(BatchScheduler.YUNIKORN), cluster, cluster)["gpu"].annotations
+    worker = scheduling_fields_of(scheduler_for(BatchScheduler.YUNIKORN), cluster, cluster)["gpu"].annotations
     key = "yunikorn.apache.org/task-groups"
     assert worker[key] == told[key]
     assert [each["name"] for each in json.loads(told[key])] == ["headgroup", "gpu", "submittergroup"]

@@ -20,7 +20,7 @@ from gpu_control_plane.ray.job.manifests import (
     suspended_workers,
 )
 from gpu_control_plane.ray.job.submission import submission
-from gpu_control_plane.ray.scheduling import PodMarks
+from gpu_control_plane.ray.scheduling import PodSchedulingFields
 from unit.ray.job.builders import CLUSTER_SPEC, cluster, job
 
 ADDRESS = "demo-x1-head-svc.team.svc.cluster.local:8265"
@@ -98,7 +98,7 @@ def test_a_submitter_with_a_command_keeps_it_and_one_without_gets_ours() -> None
 
 
 def test_the_submitter_has_the_limit_of_its_user_and_the_marks_of_a_batch_scheduler() -> None:
-    marks = PodMarks(scheduler_name="volcano", labels={"l": "1"}, annotations={"a": "1"})
+    marks = PodSchedulingFields(scheduler_name="volcano", labels={"l": "1"}, annotations={"a": "1"})
     made = submitter_job(running(submitterConfig={"backoffLimit": 0}), cluster(), marks)
     assert made["spec"]["backoffLimit"] == 0
     template = made["spec"]["template"]

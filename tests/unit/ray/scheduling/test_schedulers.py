@@ -10,7 +10,7 @@ from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.options import BatchScheduler
-from gpu_control_plane.ray.scheduling import BatchSchedule, PodMarks, marks_of, scheduler_for
+from gpu_control_plane.ray.scheduling import BatchSchedule, PodSchedulingFields, scheduler_for, scheduling_fields_of
 from unit.ray.ray_clusters import UID, Json, group, head_of, ray_cluster, template, worker_of
 
 GPU = "nvidia.com/gpu"
@@ -48,12 +48,12 @@ def ray_job(labels: Json | None = None, status: Json | None = None, **spec: Any)
 
 def test_kubernetes_own_scheduler_is_told_nothing() -> None:
     assert scheduler_for(BatchScheduler.NONE) is None
-    assert marks_of(None, gpu_cluster(), gpu_cluster()) == {}
+    assert scheduling_fields_of(None, gpu_cluster(), gpu_cluster()) == {}
 
 
 def test_marks_reach_the_pods_of_their_group() -> None:
     cluster = gpu_cluster({"volcano.sh/queue-name": "research"})
-    context = ClusterContext(cluster=cluster, marks=marks_of(VOLCANO, cluster, cluster))
+    context = ClusterContext(cluster=cluster, marks=scheduling_fields_of(VOLCANO, cluster, cluster))
     for pod, task in ((head_of(context), "headgroup"), (worker_of(context), "gpu")):
         assert pod["spec"]["schedulerName"] == "volcano"
         assert pod["metadata"]["labels"]["volcano.sh/queue-name"] == "research"
@@ -120,7 +120,10 @@ def test_a_cluster_of_a_job_is_in_the_group_of_the_job() -> None:
     labels = {"ray.io/originated-from-crd": "RayJob", "ray.io/originated-from-cr-name": "job"}
     cluster = gpu_cluster(labels)
     assert VOLCANO.objects(cluster, cluster) == []
-    assert VOLCANO.pod_marks(cluster, cluster, "gpu").annotations["scheduling.k8s.io/group-name"] == "ray-job-pg"
+    assert (
+        VOLCANO.pod_scheduling_fields(cluster, cluster, "gpu").annotations["scheduling.k8s.io/group-name"]
+        == "ray-job-pg"
+    )
 
 
 # YuniKorn
@@ -128,7 +131,7 @@ def test_a_cluster_of_a_job_is_in_the_group_of_the_job() -> None:
 
 def test_yunikorn_is_told_application_and_queue() -> None:
     cluster = gpu_cluster({"yunikorn.apache.org/app-id": "app-1", "yunikorn.apache.org/queue": "root.research"})
-    assert YUNIKORN.pod_marks(cluster, cluster, "gpu") == PodMarks(
+    assert YUNIKORN.pod_scheduling_fields(cluster, cluster, "gpu") == PodSchedulingFields(
         scheduler_name="yunikorn", labels={"applicationId": "app-1", "queue": "root.research"}
     )
     assert YUNIKORN.objects(cluster, cluster) == []
@@ -142,7 +145,7 @@ def test_yunikorn_gangs_have_the_head_and_the_fewest_workers() -> None:
         head={"template": template({"cpu": 1})},
         labels={"ray.io/gang-scheduling-enabled": ""},
     )
-    annotations = YUNIKORN.pod_marks(cluster, cluster, "gpu").annotations
+    annotations = YUNIKORN.pod_scheduling_fields(cluster, cluster, "gpu").annotations
     assert annotations["yunikorn.apache.org/task-group-name"] == "gpu"
     assert json.loads(annotations["yunikorn.apache.org/task-groups"]) == [
         {"name": "headgroup", "minMember": 1, "minResource": {"cpu": "1"}},
@@ -154,8 +157,8 @@ def test_all_pods_of_a_yunikorn_job_tell_of_the_same_groups() -> None:
     job = ray_job({"ray.io/gang-scheduling-enabled": "true"})
     carried = dict(YUNIKORN.cluster_annotations(job))
     cluster = gpu_cluster({"ray.io/gang-scheduling-enabled": "true"}, annotations=carried)
-    submitter = YUNIKORN.pod_marks(job, cluster, "submittergroup")
-    worker = YUNIKORN.pod_marks(cluster, cluster, "gpu")
+    submitter = YUNIKORN.pod_scheduling_fields(job, cluster, "submittergroup")
+    worker = YUNIKORN.pod_scheduling_fields(cluster, cluster, "gpu")
     key = "yunikorn.apache.org/task-groups"
     assert submitter.annotations[key] == worker.annotations[key] == carried[key]
     assert [part["name"] for part in json.loads(carried[key])] == ["headgroup", "gpu", "submittergroup"]
@@ -166,7 +169,7 @@ def test_all_pods_of_a_yunikorn_job_tell_of_the_same_groups() -> None:
 
 def test_kai_is_told_the_queue() -> None:
     cluster = gpu_cluster({"kai.scheduler/queue": "team"})
-    assert KAI.pod_marks(cluster, cluster, "gpu") == PodMarks(
+    assert KAI.pod_scheduling_fields(cluster, cluster, "gpu") == PodSchedulingFields(
         scheduler_name="kai-scheduler", labels={"kai.scheduler/queue": "team"}
     )
     assert KAI.objects(cluster, cluster) == []
@@ -175,11 +178,13 @@ def test_kai_is_told_the_queue() -> None:
 def test_scheduler_plugins_make_a_group_where_it_is_asked_for() -> None:
     plain, gang = gpu_cluster(), gpu_cluster({"ray.io/gang-scheduling-enabled": "true"})
     assert PLUGINS.objects(plain, plain) == []
-    assert PLUGINS.pod_marks(plain, plain, "gpu") == PodMarks(scheduler_name="scheduler-plugins-scheduler")
+    assert PLUGINS.pod_scheduling_fields(plain, plain, "gpu") == PodSchedulingFields(
+        scheduler_name="scheduler-plugins-scheduler"
+    )
     (made,) = PLUGINS.objects(gang, gang)
     assert (made["apiVersion"], made["metadata"]["name"]) == ("scheduling.x-k8s.io/v1alpha1", "rc")
     assert made["spec"]["minMember"] == 4
-    assert PLUGINS.pod_marks(gang, gang, "gpu").labels == {"scheduling.x-k8s.io/pod-group": "rc"}
+    assert PLUGINS.pod_scheduling_fields(gang, gang, "gpu").labels == {"scheduling.x-k8s.io/pod-group": "rc"}
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,15 @@ from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDetails
 from gpu_control_plane.ray.service.applications import (
     BadConfig,
+    accepted_annotation,
     config_hash,
     digest_of,
-    is_told,
+    is_accepted,
     parse,
-    remembered,
-    telling,
+    serve_config_update,
 )
-from unit.ray.service.world import POOL, START, group, running
+from unit.ray.service.builders import POOL, START, group
+from unit.ray.service.service_model import running
 
 ONE = {POOL: 1}
 
@@ -50,13 +51,13 @@ def test_a_configuration_that_json_does_not_hold_is_said(text: str) -> None:
 
 
 def test_a_cluster_that_is_replaced_keeps_its_configuration_and_gets_another_capacity() -> None:
-    whole = telling({"applications": []}, "", 100, follows=True)
-    annotation = remembered(whole.mark, START)
-    assert is_told(whole, annotation)
-    assert telling({"applications": []}, annotation, 100, follows=False) == whole
-    kept = telling({"applications": [1]}, annotation, 100, follows=False)
-    assert is_told(kept, annotation)
-    assert not is_told(telling({"applications": [1]}, annotation, 60, follows=False), annotation)
+    whole = serve_config_update({"applications": []}, "", 100, follows=True)
+    annotation = accepted_annotation(whole.config_id, START)
+    assert is_accepted(whole, annotation)
+    assert serve_config_update({"applications": []}, annotation, 100, follows=False) == whole
+    kept = serve_config_update({"applications": [1]}, annotation, 100, follows=False)
+    assert is_accepted(kept, annotation)
+    assert not is_accepted(serve_config_update({"applications": [1]}, annotation, 60, follows=False), annotation)
     assert digest_of(annotation) == config_hash({"applications": []})
 
 
@@ -64,23 +65,23 @@ def test_the_configuration_that_a_cluster_keeps_is_put_as_it_came() -> None:
     given = b'{"name":"a","user_config":{"v":1.50}}'
     application = ServeApplication(status="RUNNING", deployed_app_config=msgspec.Raw(given))
     details = ServeDetails(applications={"a": application}, http_options=msgspec.Raw(b'{"port":8000}'))
-    body = telling({}, "digest:100@x", 60, follows=False).body(details)
+    body = serve_config_update({}, "digest:100@x", 60, follows=False).body(details)
     assert msgspec.json.encode(body) == (
         b'{"http_options":{"port":8000},"applications":[' + given + b'],"target_capacity":60}'
     )
     unknown = ServeDetails(applications={"b": ServeApplication(), **details.applications})
-    assert telling({}, "digest:100@x", 60, follows=False).body(unknown) is None
+    assert serve_config_update({}, "digest:100@x", 60, follows=False).body(unknown) is None
 
 
 def test_applications_lost_with_the_head_are_told_again_while_another_cluster_is_to_take_over() -> None:
-    world = running(annotations={Annotation.IN_PLACE_UPGRADE.value: "never"})
-    old = world.active
-    world.cards = 1
-    world.change_cluster(group(image="ray:2"), image="ray:2")
-    world.settle(5)
-    assert world.pending
-    assert world.backend == old
-    world.configs.pop(world.clusters[old].metadata.uid)
-    world.settle(5)
-    assert world.pending
-    assert world.can_serve(old)
+    model = running(annotations={Annotation.IN_PLACE_UPGRADE.value: "never"})
+    old = model.active
+    model.cards = 1
+    model.change_cluster(group(image="ray:2"), image="ray:2")
+    model.settle(5)
+    assert model.pending
+    assert model.backend == old
+    model.serve.configs.pop(model.clusters[old].metadata.uid)
+    model.settle(5)
+    assert model.pending
+    assert model.can_serve(old)

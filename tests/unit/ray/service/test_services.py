@@ -9,7 +9,8 @@ from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.owned import OwnedService
 from gpu_control_plane.ray.service import backend, handover
 from gpu_control_plane.ray.service.actions import PatchCluster
-from unit.ray.service.world import CONFIG, POOL, World, group, running, service_of
+from unit.ray.service.builders import CONFIG, POOL, group, service_of
+from unit.ray.service.service_model import RayServiceModel, running
 
 ONE = {POOL: 1}
 
@@ -23,18 +24,18 @@ def test_of_a_users_service_all_stays_but_selector_and_other_ports() -> None:
             "ports": [{"name": "serve", "port": 80, "targetPort": 8000}, {"name": "other", "port": 9}],
         },
     }
-    world = running(serveService=given)
-    held = world.services["mine"]
+    model = running(serveService=given)
+    held = model.services["mine"]
     assert held.spec["type"] == "NodePort"
     assert held.spec["ports"] == [{"name": "serve", "port": 80, "targetPort": 8000}]
-    assert held.spec["selector"] == {"ray.io/cluster": world.active, "ray.io/serve": "true"}
+    assert held.spec["selector"] == {"ray.io/cluster": model.active, "ray.io/serve": "true"}
     assert held.metadata.labels["team"] == "a"
 
 
 def test_an_address_that_the_heads_service_has_is_kept() -> None:
     service = service_of(group())
-    world = running()
-    context = ClusterContext(cluster=world.clusters[world.active])
+    model = running()
+    context = ClusterContext(cluster=model.clusters[model.active])
     assert backend.head_manifest(service, context, None)["spec"]["clusterIP"] == "None"
     held = OwnedService(spec={"clusterIP": "10.0.0.1"})
     assert "clusterIP" not in backend.head_manifest(service, context, held)["spec"]
@@ -62,25 +63,25 @@ def test_both_services_need_names_of_their_own() -> None:
 
 
 def test_a_head_that_is_left_out_gets_no_requests() -> None:
-    world = World(service_of(group(), excludeHeadPodFromServeSvc=True))
-    world.settle()
-    heads = [pod for pod in world.pods.values() if pod.is_head]
+    model = RayServiceModel(service_of(group(), excludeHeadPodFromServeSvc=True))
+    model.settle()
+    heads = [pod for pod in model.pods.values() if pod.is_head]
     assert [pod.metadata.labels[Label.SERVE.value] for pod in heads] == ["false"]
-    assert world.endpoints() == 1
+    assert model.endpoints() == 1
 
 
 def test_pods_that_do_not_run_go_first() -> None:
-    world = running(group(replicas=3))
-    pods = [pod for pod in world.pods.values() if not pod.is_head]
+    model = running(group(replicas=3))
+    pods = [pod for pod in model.pods.values() if not pod.is_head]
     stuck = replace(pods[1], status=replace(pods[1].status, phase="Pending"))
     pods[1] = stuck
-    spec = world.clusters[world.active].spec.worker_group_specs[0]
+    spec = model.clusters[model.active].spec.worker_group_specs[0]
     assert handover.pods_to_go(pods, spec, 2) == (stuck.name,)
 
 
 def test_what_is_written_for_a_change_of_workers_is_one_patch() -> None:
-    world = running(group(replicas=1))
-    world.change_cluster(group(replicas=2))
-    patches = [action for action in world.reconcile().actions if isinstance(action, PatchCluster)]
+    model = running(group(replicas=1))
+    model.change_cluster(group(replicas=2))
+    patches = [action for action in model.reconcile().actions if isinstance(action, PatchCluster)]
     assert len(patches) == 1
-    assert CONFIG in world.service.spec.serve_config_v2
+    assert CONFIG in model.service.spec.serve_config_v2

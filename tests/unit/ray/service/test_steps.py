@@ -8,18 +8,18 @@ import pytest
 from gpu_control_plane.ray.service import handover
 from gpu_control_plane.ray.service.backend import Candidate, choose
 from gpu_control_plane.ray.service.handover import (
+    ClusterCapacity,
     Done,
     Group,
     Grow,
     Shrink,
-    Side,
     SwitchFirst,
     Wait,
     has_gap,
     next_move,
 )
 from gpu_control_plane.ray.service.incremental import Share, Shares, Steps, next_step
-from unit.ray.service.world import POOL, START
+from unit.ray.service.builders import POOL, START
 
 ONE = {POOL: 1}
 
@@ -110,8 +110,8 @@ def test_a_step_waits_for_what_it_needs(ready: bool, gateway: bool, seconds: int
 # Steps of a handover.
 
 
-def side(*groups: Group, head_ready: bool = True) -> Side:
-    return Side(groups=groups, head_ready=head_ready)
+def cluster(*groups: Group, head_ready: bool = True) -> ClusterCapacity:
+    return ClusterCapacity(groups=groups, head_ready=head_ready)
 
 
 def new(goal: int, wanted: int, running: int | None = None, name: str = "g") -> Group:
@@ -133,24 +133,30 @@ NOT_YET, MAY, DONE = (False, False), (False, True), (True, True)
 @pytest.mark.parametrize(
     ("target", "source", "requests", "patient", "move"),
     [
-        (side(new(2, 0), head_ready=False), side(old(2)), NOT_YET, True, Wait("its head")),
-        (side(new(2, 0)), side(old(2)), NOT_YET, True, Shrink("g", 1)),
-        (side(new(2, 0)), side(old(1, 2)), NOT_YET, True, Wait("the cards of a worker of group g that goes")),
-        (side(new(2, 0)), side(old(1)), NOT_YET, True, Grow("g", 1)),
-        (side(new(2, 1, 0)), side(old(1)), NOT_YET, True, Wait("a worker of group g that comes")),
-        (side(new(2, 1)), side(old(1)), NOT_YET, True, Wait("its applications, which have a worker of each group")),
-        (side(new(2, 1)), side(old(1)), NOT_YET, False, Shrink("g", 0, gap=True)),
-        (side(new(2, 1)), side(old(1)), MAY, False, SwitchFirst("g")),
-        (side(new(2, 1)), side(old(1)), DONE, True, Shrink("g", 0)),
-        (side(new(2, 1)), side(old(0)), DONE, True, Grow("g", 2)),
-        (side(new(2, 2)), side(old(0)), DONE, True, Done()),
-        (side(new(0, 0)), side(old(2)), NOT_YET, True, Done()),
-        (side(new(3, 3)), side(old(0)), DONE, True, Done()),
-        (side(new(4, 2)), side(), DONE, True, Grow("g", 3)),
+        (cluster(new(2, 0), head_ready=False), cluster(old(2)), NOT_YET, True, Wait("its head")),
+        (cluster(new(2, 0)), cluster(old(2)), NOT_YET, True, Shrink("g", 1)),
+        (cluster(new(2, 0)), cluster(old(1, 2)), NOT_YET, True, Wait("the cards of a worker of group g that goes")),
+        (cluster(new(2, 0)), cluster(old(1)), NOT_YET, True, Grow("g", 1)),
+        (cluster(new(2, 1, 0)), cluster(old(1)), NOT_YET, True, Wait("a worker of group g that comes")),
+        (
+            cluster(new(2, 1)),
+            cluster(old(1)),
+            NOT_YET,
+            True,
+            Wait("its applications, which have a worker of each group"),
+        ),
+        (cluster(new(2, 1)), cluster(old(1)), NOT_YET, False, Shrink("g", 0, gap=True)),
+        (cluster(new(2, 1)), cluster(old(1)), MAY, False, SwitchFirst("g")),
+        (cluster(new(2, 1)), cluster(old(1)), DONE, True, Shrink("g", 0)),
+        (cluster(new(2, 1)), cluster(old(0)), DONE, True, Grow("g", 2)),
+        (cluster(new(2, 2)), cluster(old(0)), DONE, True, Done()),
+        (cluster(new(0, 0)), cluster(old(2)), NOT_YET, True, Done()),
+        (cluster(new(3, 3)), cluster(old(0)), DONE, True, Done()),
+        (cluster(new(4, 2)), cluster(), DONE, True, Grow("g", 3)),
     ],
 )
 def test_workers_move_one_by_one(
-    target: Side, source: Side, requests: tuple[bool, bool], patient: bool, move: handover.Move
+    target: ClusterCapacity, source: ClusterCapacity, requests: tuple[bool, bool], patient: bool, move: handover.Move
 ) -> None:
     switched, may_answer = requests
     assert next_move(target, source, {POOL: 2}, switched=switched, may_answer=may_answer, patient=patient) == move
@@ -158,7 +164,7 @@ def test_workers_move_one_by_one(
 
 def test_cards_of_a_cluster_that_goes_are_waited_for() -> None:
     move = next_move(
-        side(new(2, 1)), side(), {POOL: 2}, switched=True, may_answer=True, patient=False, others={POOL: 1}
+        cluster(new(2, 1)), cluster(), {POOL: 2}, switched=True, may_answer=True, patient=False, others={POOL: 1}
     )
     assert move == Wait("the cards of a cluster that goes")
 
@@ -177,8 +183,8 @@ def test_cards_of_a_cluster_that_goes_are_waited_for() -> None:
 def test_it_is_known_before_whether_there_will_be_a_gap(
     goals: tuple[int, ...], held: tuple[int, ...], cards: int, gap: bool
 ) -> None:
-    target = side(*(new(goal, 0, name=f"g{index}") for index, goal in enumerate(goals)))
-    source = side(*(old(count, name=f"g{index}") for index, count in enumerate(held)))
+    target = cluster(*(new(goal, 0, name=f"g{index}") for index, goal in enumerate(goals)))
+    source = cluster(*(old(count, name=f"g{index}") for index, count in enumerate(held)))
     assert has_gap(target, source, {POOL: cards}) is gap
 
 

@@ -12,7 +12,7 @@ from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.admission import allow
 from gpu_control_plane.ray.cluster.manifests import recreate_hash, spec_hash, template_hash
-from gpu_control_plane.ray.service.desired_cluster import Marks, marks_when_taken_over
+from gpu_control_plane.ray.service.desired_cluster import SpecFingerprint, fingerprint_when_taken_over
 from gpu_control_plane.rules.ray.cluster import cluster_problems
 from gpu_control_plane.rules.ray.filled_gpus import as_written, filled_gpus
 from gpu_control_plane.rules.ray.gpus import PoolResources
@@ -186,4 +186,6 @@ def test_a_service_that_takes_a_cluster_over_takes_it_for_made_from_its_spec() -
     """The hash of a RayService is of its own spec, in which nothing was filled in."""
     config = msgspec.to_builtins(scaled(group(template=TWO)).spec)
     service = msgspec.convert({"metadata": {"name": "s"}, "spec": {"rayClusterConfig": config}}, RayService)
-    assert marks_when_taken_over(STORED, service, newest=False) == Marks.of(service.spec.ray_cluster_config)
+    assert fingerprint_when_taken_over(STORED, service, newest=False) == SpecFingerprint.of(
+        service.spec.ray_cluster_config
+    )

@@ -10,7 +10,7 @@ from gpu_control_plane.api.ray.names import HEAD_GROUP, Label
 from gpu_control_plane.kube.objects import controlled_by
 from gpu_control_plane.ray.names import head_service_of, host_of
 from gpu_control_plane.ray.options import RayOptions
-from gpu_control_plane.ray.scheduling.surface import PodMarks
+from gpu_control_plane.ray.scheduling.surface import PodSchedulingFields
 from gpu_control_plane.rules.ray.gpus import Claims, PoolResources
 
 Manifest = dict[str, Any]
@@ -41,7 +41,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     """Specs of the ResourceClaimTemplates in its namespace that its pods use."""
     head_service: str = ""
     """The head's Service as it is there; empty: as it will be called."""
-    marks: Mapping[str, PodMarks] = {}
+    marks: Mapping[str, PodSchedulingFields] = {}
     """What a batch scheduler wants on pods, by group."""
 
     @property
@@ -72,8 +72,8 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     def origin_name(self) -> str:
         return self.cluster.metadata.labels.get(Label.ORIGINATED_FROM_NAME.value, "")
 
-    def group_marks(self, group: str = HEAD_GROUP) -> PodMarks:
-        return self.marks.get(group, PodMarks())
+    def group_marks(self, group: str = HEAD_GROUP) -> PodSchedulingFields:
+        return self.marks.get(group, PodSchedulingFields())
 
     def owner_references(self) -> list[Manifest]:
         """The references by which an object belongs to the cluster."""

@@ -28,7 +28,7 @@ from gpu_control_plane.ray.cluster.manifests import (
 )
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedClaim
-from gpu_control_plane.ray.scheduling import PodMarks
+from gpu_control_plane.ray.scheduling import PodSchedulingFields
 from unit.ray.ray_clusters import UID, Json, env_of, group, head_of, ray_cluster, template
 
 
@@ -417,7 +417,11 @@ def test_the_cleanup_of_redis_is_the_head_without_ray() -> None:
                 tlsOptions={"enabled": True},
                 gcsFaultToleranceOptions={"redisAddress": "redis:6379", "redisUsername": {"value": "ray"}},
             ),
-            marks={"headgroup": PodMarks(scheduler_name="volcano", labels={"queue": "q"}, annotations={"pg": "x"})},
+            marks={
+                "headgroup": PodSchedulingFields(
+                    scheduler_name="volcano", labels={"queue": "q"}, annotations={"pg": "x"}
+                )
+            },
         )
     )
     assert (made["kind"], made["metadata"]["name"]) == ("Job", "rc-redis-cleanup")

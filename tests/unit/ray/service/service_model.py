@@ -2,23 +2,22 @@
 of a test. The decisions in it are the real ones, and every write may be the last before a crash."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from gpu_control_plane.api.gpupool import GPUPool
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation, Label, NodeType
 from gpu_control_plane.api.ray.service import RayService, ServiceCondition
 from gpu_control_plane.kube.conditions import condition, find, is_true
-from gpu_control_plane.kube.objects import Condition, Key, Object, controlled_by
+from gpu_control_plane.kube.objects import Condition, Object, controlled_by
 from gpu_control_plane.ray.cluster.pod_plan import PodSnapshot, plan_pods
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, is_gated
 from gpu_control_plane.ray.cluster.worker_groups import PodOrder
-from gpu_control_plane.ray.dashboard.calls import Answer
-from gpu_control_plane.ray.dashboard.models import ServeApplication, ServeDeployment, ServeDetails
 from gpu_control_plane.ray.demand import group_pods, group_replicas
 from gpu_control_plane.ray.options import RayOptions
 from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
@@ -33,77 +32,22 @@ from gpu_control_plane.ray.service.actions import (
     RemoveFinalizer,
     WriteStatus,
 )
-from gpu_control_plane.ray.service.applications import parse
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, weights
-from gpu_control_plane.ray.service.handover import (
-    Terms,
-    demand,
-    pod_units,
-    pods_to_go,
-    replica_units,
-    total,
-    with_pods_to_go,
-)
-from gpu_control_plane.ray.service.roles import is_divided
+from gpu_control_plane.ray.service.gateway_use import is_divided
+from gpu_control_plane.ray.service.handover import pod_units, pods_to_go, replica_units, total, with_pods_to_go
+from gpu_control_plane.ray.service.handover_budget import HandoverBudget
+from gpu_control_plane.ray.service.observe import snapshot_of
 from gpu_control_plane.ray.service.serve_calls import ServeCalls
-from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot, Waits
+from gpu_control_plane.ray.service.snapshot import Snapshot, Timings
+from unit.ray.service.builders import NO_POOL, POOL, START, group, service_of, template
+from unit.ray.service.ray_serve_model import RayServeModel
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 _QUIET = 8
-POOL = "gpu.deckhouse.io/pool-a"
-NO_POOL = "nvidia.com/gpu"
-"""Cards that belong to no pool: how many are free is not known."""
-CONFIG = "applications:\n- name: a\n  import_path: demo:app\n  deployments:\n  - name: D\n"
 
 
-def template(image: str = "ray:1", gpus: int = 0, resource: str = POOL, **extra: Any) -> dict[str, Any]:
-    limits = {resource: gpus} if gpus else {}
-    return {"spec": {"containers": [{"name": "ray", "image": image, "resources": {"limits": limits}}], **extra}}
-
-
-def group(
-    name: str = "workers",
-    replicas: int = 1,
-    gpus: int = 1,
-    image: str = "ray:1",
-    resource: str = POOL,
-    **fields: Any,
-) -> dict[str, Any]:
-    return {"groupName": name, "replicas": replicas, "template": template(image, gpus, resource), **fields}
-
-
-def service_of(
-    *groups: dict[str, Any],
-    image: str = "ray:1",
-    config: str = CONFIG,
-    annotations: Mapping[str, str] | None = None,
-    cluster: Mapping[str, Any] | None = None,
-    **spec: Any,
-) -> RayService:
-    body = {
-        "metadata": {
-            "name": "svc",
-            "namespace": "ns",
-            "uid": "uid-svc",
-            "generation": 1,
-            "annotations": dict(annotations or {}),
-        },
-        "spec": {
-            "serveConfigV2": config,
-            "rayClusterConfig": {
-                "headGroupSpec": {"template": template(image)},
-                "workerGroupSpecs": [*groups],
-                **(cluster or {}),
-            },
-            **spec,
-        },
-    }
-    return msgspec.convert(body, RayService)
-
-
-class World:
+class RayServiceModel:
     """The cluster of one test."""
 
     def __init__(self, service: RayService, *, cards: int = 100, seed: int = 0, others: int = 0) -> None:
@@ -127,54 +71,50 @@ class World:
         self.gateway: Gateway | None = None
         self.route: HTTPRoute | None = None
         self.gateway_api = self.gateway_known = True
-        self.configs: dict[str, dict[str, Any]] = {}
-        """What Ray Serve of each cluster has, by uid."""
-        self.puts: list[tuple[str, dict[str, Any]]] = []
-        self.applications_fail: set[str] = set()
-        """Clusters, by image, whose applications never run."""
-        self.needed: dict[str, int] = {}
-        """Workers of each group without which not all deployments run; one of each group by default."""
-        self.told_of_actions: list[str] = []
-        self.told: list[str] = []
+        self.action_events: list[str] = []
+        self.events: list[str] = []
         self.notes: list[str] = []
         self.before: list[Callable[[Action], None]] = []
         self.checks: list[Callable[[Action], None]] = []
         """Called before and after each write."""
         self.rng = random.Random(seed)
         self._count = 0
-        self._talk = ServeCalls(
+        self.serve = RayServeModel(self)
+        self._serve_calls = ServeCalls(
             None,  # type: ignore[arg-type]
-            self,
+            self.serve,
             None,  # type: ignore[arg-type]
             lambda pod, _port: f"http://{pod.name}",
             poll_seconds=2,
         )
         self.options = RayOptions()
-        self.waits = Waits()
+        self.timings = Timings()
 
     # The operator.
 
     def snapshot(self) -> Snapshot:
-        service = self.service
-        views = tuple(
-            ClusterView(cluster=each, pods=tuple(pod for pod in self.pods.values() if is_owned(pod, each)))
-            for each in self.clusters.values()
-        )
-        s = Snapshot(
-            service=service,
-            clusters=views,
-            services=tuple(self.services.values()),
+        s = snapshot_of(
+            self.service,
+            clusters=self.clusters.values(),
+            pods=lambda _cluster: self.pods.values(),
+            services=lambda _owner: self.services.values(),
             endpoints=self.endpoints(),
-            gateway=self.gateway_view() if is_divided(service) else GatewayView(),
-            free={POOL: max(0, self.free() - self.promised)},
-            unheld={POOL: self.free()},
-            config=parse(service.spec.serve_config_v2),
-            options=self.options,
-            waits=self.waits,
-            suffix=f"{self.rng.randrange(10**5):05}",
+            gateway=self.gateway_view() if is_divided(self.service) else GatewayView(),
+            pools=(self.pool(),),
+            rng=self.rng,
             now=self.now,
+            options=self.options,
+            timings=self.timings,
         )
-        return self._talk.heard(s)
+        return self._serve_calls.observed(s)
+
+    def pool(self) -> GPUPool:
+        free = self.free()
+        reserved = min(self.promised, free)
+        units = {"total": self.cards, "used": self.cards - free, "reserved": reserved, "available": free - reserved}
+        capacity = [{"name": POOL, **units, "faulted": 0}]
+        body = {"metadata": {"name": "pool-a"}, "spec": {}, "status": {"capacity": capacity}}
+        return msgspec.convert(body, GPUPool)
 
     def gateway_view(self) -> GatewayView:
         if not self.gateway_known:
@@ -191,43 +131,17 @@ class World:
                 return decision
             for look in self.before:
                 look(action)
-            writes += self._apply(action)
-            if (told := getattr(action, "told", None)) is not None:
-                self.told_of_actions.append(told.reason)
+            writes += self.apply(action)
+            if (event := getattr(action, "event", None)) is not None:
+                self.action_events.append(event.reason)
             for check in self.checks:
                 check(action)
         if self.service.status is not before:
-            self.told += [told.reason for told in decision.told]
-            self.notes += [told.note for told in decision.told]
+            self.events += [event.reason for event in decision.events]
+            self.notes += [event.note for event in decision.events]
         return decision
 
-    def ask(self, key: Key, name: str, call: object, *, every: float | None = None) -> Answer[Any] | None:
-        """Ray Serve, which answers at once if its head runs."""
-        what, subject, *rest = name.split(" ")
-        if what == "head":
-            pod = next(pod for pod in self.pods.values() if pod.metadata.uid == subject)
-            owner = next(each for each in self.clusters.values() if is_owned(pod, each))
-            return _answer(self.all_run(owner), self.now)
-        cluster = next(each for each in self.clusters.values() if each.metadata.uid == subject)
-        if not self.head_runs(cluster):
-            return None
-        if what == "put":
-            body = self._body(cluster, rest[0])
-            if self.configs.get(subject) != body:
-                self.puts.append((cluster.name, body))
-            self.configs[subject] = body
-            return _answer(None, self.now)
-        return _answer(self.details(cluster), self.now)
-
-    def retain(self, key: Key, names: Iterable[str]) -> None:
-        pass
-
-    def _body(self, cluster: RayCluster, mark: str) -> dict[str, Any]:
-        """What is put: the mark is all that a call's name has of it."""
-        digest, _, capacity = mark.partition(":")
-        return {"digest": digest, "capacity": capacity, "applications": [{"name": "a"}]}
-
-    def _apply(self, action: Action) -> int:
+    def apply(self, action: Action) -> int:
         match action:
             case CreateCluster():
                 name = action.manifest["metadata"]["name"]
@@ -248,7 +162,7 @@ class World:
                 made = msgspec.convert(body, RayCluster)
                 self.clusters[held.name] = replace(made, metadata=replace(made.metadata, resource_version=self._uid()))
             case Delete():
-                self._delete(action.item)
+                self.delete(action.item)
             case Ensure():
                 return self._ensure(action)
             case LabelHead():
@@ -267,7 +181,7 @@ class World:
                 self.service = replace(self.service, metadata=replace(self.service.metadata, finalizers=kept))
         return 1
 
-    def _delete(self, item: Object) -> None:
+    def delete(self, item: Object) -> None:
         if isinstance(item, RayCluster):
             self.clusters.pop(item.name, None)
             for pod in [pod for pod in self.pods.values() if is_owned(pod, item)]:
@@ -338,15 +252,9 @@ class World:
     def can_serve(self, name: str) -> bool:
         """Whether requests to the cluster are answered for every deployment."""
         held = self.clusters.get(name)
-        return held is not None and bool(self.serving(held)) and self.all_run(held) and self.capacity(held) > 0
-
-    def capacity(self, cluster: RayCluster) -> int:
-        """Percent of replicas that Ray Serve was asked for."""
-        return int(self.configs.get(cluster.metadata.uid, {}).get("capacity") or "100")
-
-    def least(self, cluster: RayCluster, name: str) -> int:
-        """Workers without which not every deployment has a replica."""
-        return min(self.needed.get(name, 1), self.capacity(cluster))
+        return (
+            held is not None and bool(self.serving(held)) and self.serve.all_run(held) and self.serve.capacity(held) > 0
+        )
 
     def workers(self, cluster: RayCluster, name: str, *, running: bool = True) -> list[RayPod]:
         return [
@@ -354,39 +262,6 @@ class World:
             for pod in self.pods.values()
             if is_owned(pod, cluster) and pod.group == name and (not running or (pod.running and not pod.deleting))
         ]
-
-    def all_run(self, cluster: RayCluster) -> bool:
-        """Whether every deployment has a replica: one for each group of workers, which runs on its pods."""
-        image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
-        groups = cluster.spec.worker_group_specs
-        return (
-            cluster.metadata.uid in self.configs
-            and self.head_runs(cluster)
-            and image not in self.applications_fail
-            and all(
-                len(self.workers(cluster, each.group_name)) >= self.least(cluster, each.group_name)
-                for each in groups
-                if not each.suspend
-            )
-        )
-
-    def details(self, cluster: RayCluster) -> ServeDetails:
-        if cluster.metadata.uid not in self.configs:
-            return ServeDetails()
-        wanted = {group.group_name: group_pods(group) for group in cluster.spec.worker_group_specs}
-        whole = all(len(self.workers(cluster, name)) >= count for name, count in wanted.items())
-        runs = self.all_run(cluster)
-        image = cluster.spec.head_group_spec.template["spec"]["containers"][0]["image"]
-        deployment = ServeDeployment(
-            status="HEALTHY" if runs and whole else "UPSCALING",
-            replica_runs=runs,
-        )
-        application = ServeApplication(
-            status="DEPLOY_FAILED" if image in self.applications_fail else "RUNNING" if runs and whole else "DEPLOYING",
-            deployments={"D": deployment},
-            deployed_app_config=msgspec.Raw(b'{"name":"a"}'),
-        )
-        return ServeDetails(applications={"a": application})
 
     def free(self) -> int:
         """Cards that no pod holds."""
@@ -430,9 +305,13 @@ class World:
                 wanted.append((replica_units(held, pools), max(asked, there)))
         return total(wanted)
 
-    def terms(self) -> Terms | None:
+    def budget(self) -> HandoverBudget | None:
         held = self.clusters.get(self.pending)
-        return Terms.read(held.metadata.annotations.get(Annotation.HANDOVER.value, "")) if held is not None else None
+        return (
+            HandoverBudget.read(held.metadata.annotations.get(Annotation.HANDOVER.value, ""))
+            if held is not None
+            else None
+        )
 
     def _units(self, pod: RayPod) -> int:
         limits = [container.resources.limits for container in pod.spec.containers]
@@ -461,7 +340,7 @@ class World:
             )
             refused = False
             for removal in plan.removals:
-                self._let_go(removal.pod.name)
+                self.delete_pod(removal.pod.name)
             for order in plan.orders:
                 template = templates.get(order.group, each.spec.head_group_spec.template)
                 fits = self._asked() + pod_units(template, (POOL,)).get(POOL, 0) <= self.quota
@@ -487,9 +366,9 @@ class World:
     def _autoscaled(self, cluster: RayCluster) -> RayCluster:
         """Ray's autoscaler brings as many workers as replicas need, two for all of them, and names those that go. It
         does nothing while one that was named is still there."""
-        if not cluster.spec.enable_in_tree_autoscaling or cluster.metadata.uid not in self.configs:
+        if not cluster.spec.enable_in_tree_autoscaling or cluster.metadata.uid not in self.serve.configs:
             return cluster
-        wanted = -(-2 * self.capacity(cluster) // 100)
+        wanted = -(-2 * self.serve.capacity(cluster) // 100)
         pods = [pod for pod in self.pods.values() if is_owned(pod, cluster)]
         named = {
             name
@@ -581,7 +460,7 @@ class World:
         }
         self.pods[pod] = msgspec.convert(body, RayPod)
 
-    def _let_go(self, name: str) -> None:
+    def delete_pod(self, name: str) -> None:
         pod = self.pods.get(name)
         if pod is not None and not pod.deleting:
             self.pods[name] = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
@@ -614,29 +493,22 @@ def cond(kind: str, now: datetime) -> dict[str, Any]:
     return held
 
 
-def _answer(value: Any, now: datetime) -> Answer[Any]:
-    return Answer(value=value, error=None, at=now, since=now)
+def running(*groups: dict[str, Any], **given: Any) -> RayServiceModel:
+    model = RayServiceModel(service_of(*(groups or (group(),)), **given))
+    model.settle()
+    assert model.ready()
+    return model
 
 
-__all__ = ["CONFIG", "NO_POOL", "POOL", "START", "World", "demand", "group", "service_of", "template"]
-
-
-def running(*groups: dict[str, Any], **given: Any) -> World:
-    world = World(service_of(*(groups or (group(),)), **given))
-    world.settle()
-    assert world.ready()
-    return world
-
-
-def of_before(world: World, version: str) -> None:
+def of_before(model: RayServiceModel, version: str) -> None:
     """All clusters have been made by another operator, or another release, whose hashes are not ours."""
-    for held in list(world.clusters.values()):
+    for held in list(model.clusters.values()):
         theirs = {Annotation.SPEC_HASH.value: "abc", Annotation.KUBERAY_VERSION.value: version}
-        world.clusters[held.name] = replace(
+        model.clusters[held.name] = replace(
             held, metadata=replace(held.metadata, annotations={**held.metadata.annotations, **theirs})
         )
 
 
-def situation(world: World, kind: ServiceCondition) -> tuple[str, str]:
-    held = find(world.service.status.conditions, kind)
+def situation(model: RayServiceModel, kind: ServiceCondition) -> tuple[str, str]:
+    held = find(model.service.status.conditions, kind)
     return (held.status, held.reason) if held is not None else ("", "")
