@@ -9,19 +9,10 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.service import RayServiceStatus
 from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.owned import RayPod
-from gpu_control_plane.ray.service.events import ServiceEvent
 
 Manifest = dict[str, Any]
-
-
-class EventRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An Event to be written once the action it belongs to has been carried out."""
-
-    reason: ServiceEvent
-    note: str
-    action: str = "Reconcile"
-    warning: bool = False
 
 
 class CreateCluster(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.names import Annotation
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.options import OWN_VERSIONS
-from gpu_control_plane.ray.service.actions import Action, CreateCluster, Delete, EventRecord, PatchCluster
+from gpu_control_plane.ray.service.actions import Action, CreateCluster, Delete, PatchCluster
 from gpu_control_plane.ray.service.applications import accepted_annotation
 from gpu_control_plane.ray.service.desired_cluster import (
     Match,

@@ -14,8 +14,9 @@ from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE, Finalizer
 from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import RayServiceStatus, ServedCluster, ServiceCondition
 from gpu_control_plane.kube.conditions import is_true
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.service import conditions, deadlines, suspension
-from gpu_control_plane.ray.service.actions import Action, Decision, EventRecord, RemoveFinalizer, WriteStatus, merged
+from gpu_control_plane.ray.service.actions import Action, Decision, RemoveFinalizer, WriteStatus, merged
 from gpu_control_plane.ray.service.applications import statuses
 from gpu_control_plane.ray.service.cluster_changes import (
     accepted_configurations,

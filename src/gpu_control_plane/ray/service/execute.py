@@ -23,6 +23,7 @@ from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.finalizers import remove_finalizer
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.child_writer import BelongsToAnother, ChildWriter
+from gpu_control_plane.ray.event_record import EventRecord, emit
 from gpu_control_plane.ray.owned import OwnedService, RayPod, is_owned
 from gpu_control_plane.ray.service import conditions
 from gpu_control_plane.ray.service.actions import (
@@ -31,7 +32,6 @@ from gpu_control_plane.ray.service.actions import (
     Decision,
     Delete,
     Ensure,
-    EventRecord,
     LabelHead,
     PatchCluster,
     RemoveFinalizer,
@@ -144,10 +144,8 @@ class Executor:
         await self._client.patch(RayPod, metadata.name, body, namespace=metadata.namespace)
 
     def _record(self, service: RayService, event: EventRecord | None) -> None:
-        if event is None:
-            return
-        record = self._events.warning if event.warning else self._events.normal
-        record(service, event.reason, event.note, action=event.action)
+        if event is not None:
+            emit(self._events, service, event)
 
     def _record_failure(self, service: RayService, action: Action, error: Exception) -> None:
         match action:

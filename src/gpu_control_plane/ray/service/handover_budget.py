@@ -7,7 +7,7 @@ import msgspec
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.ray.demand import group_replicas
-from gpu_control_plane.ray.service.actions import EventRecord
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.service.desired_cluster import replicas_of
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.handover import (

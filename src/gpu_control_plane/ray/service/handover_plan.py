@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.cluster import WorkerGroupSpec
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.service import ServedCluster
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.service import handover
-from gpu_control_plane.ray.service.actions import EventRecord, PatchCluster
+from gpu_control_plane.ray.service.actions import PatchCluster
 from gpu_control_plane.ray.service.backend import choose
 from gpu_control_plane.ray.service.desired_cluster import Match, replicas_of, with_replicas
 from gpu_control_plane.ray.service.events import ServiceEvent

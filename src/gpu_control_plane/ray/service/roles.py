@@ -13,7 +13,7 @@ from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.api.ray.reasons import ServiceReason
 from gpu_control_plane.api.ray.service import ServiceCondition, ServiceUpgradeType
 from gpu_control_plane.kube.conditions import find, is_true
-from gpu_control_plane.ray.service.actions import EventRecord
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.service.desired_cluster import (
     Match,
     SpecFingerprint,

@@ -5,9 +5,10 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.service import RayServiceStatus, ServiceCondition
 from gpu_control_plane.kube.conditions import is_true
 from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.owned import is_owned
 from gpu_control_plane.ray.service import conditions
-from gpu_control_plane.ray.service.actions import Decision, Delete, EventRecord, WriteStatus
+from gpu_control_plane.ray.service.actions import Decision, Delete, WriteStatus
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.gateway_use import GATEWAY_CHECK, waits_for_gateway
 from gpu_control_plane.ray.service.snapshot import Snapshot

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.service import RayServiceStatus
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
+from gpu_control_plane.ray.event_record import EventRecord
 from gpu_control_plane.ray.names import SERVE_PORT_NAME, serve_service_name
 from gpu_control_plane.ray.owned import OwnedService, is_owned
 from gpu_control_plane.ray.service import backend, gateway
-from gpu_control_plane.ray.service.actions import Action, Delete, Ensure, EventRecord, LabelHead
+from gpu_control_plane.ray.service.actions import Action, Delete, Ensure, LabelHead
 from gpu_control_plane.ray.service.events import ServiceEvent
 from gpu_control_plane.ray.service.gateway_use import is_incremental
 from gpu_control_plane.ray.service.roles import Roles, UpgradeMode
