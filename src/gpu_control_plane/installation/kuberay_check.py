@@ -1,7 +1,7 @@
 """Refuses to install an operator of Ray beside a KubeRay that it would not believe to be there: both would write.
 
-Ours looks on where it sees KubeRay's Lease in a namespace that users cannot write in, or that the values name. The
-chart of KubeRay lands in `default` if no namespace is named.
+Ours writes nothing where it sees KubeRay's Lease in a namespace that users cannot write in, or that the values name.
+The chart of KubeRay lands in `default` if no namespace is named.
 
 Whoever may write a Lease could keep this release from being installed or upgraded. So the holder has to be a pod whose
 ServiceAccount may write RayClusters of all namespaces: nobody gives himself that right in a namespace of his own.
@@ -76,5 +76,5 @@ def _refusal(place: str) -> str:
     return (
         f"KubeRay's operator is active in the namespace {place}, where users may write: this operator would not "
         f"believe its Lease there, and both would look after Ray. Set ray.kuberayNamespaces={{{place}}}, and ours "
-        "looks on until it is told to take over (docs/migration.md), or ray.enabled=false"
+        "writes nothing until it is told to take over (docs/migration.md), or ray.enabled=false"
     )

@@ -39,7 +39,7 @@ class RayComponents:
         self.now = now
         self.writer = ChildWriter(runtime.client)
         self.lease = KubeRayLease(runtime, settings.trusted.include, now=now, namespace=settings.alone_in)
-        """Whether KubeRay's own operator is active. While it is, controllers only look on."""
+        """Whether KubeRay's own operator is active. While it is, controllers write nothing."""
         self.gpus = LivePools()
         self.pools = runtime.cache(GPUPool)
         self.pools.on_change(self.gpus.changed)

@@ -30,10 +30,10 @@ def _kuberay(snapshot: Snapshot) -> LeaseHolder | None:
 def _writes_here(cluster: RayClusterView) -> bool:
     """Whether our operator carries it out: it writes conditions that KubeRay does not have."""
     held = cluster.status.conditions
-    return find(held, ClusterCondition.VALID) is not None and not _looks_on(cluster)
+    return find(held, ClusterCondition.VALID) is not None and not _reports_other_operator(cluster)
 
 
-def _looks_on(cluster: RayClusterView) -> bool:
+def _reports_other_operator(cluster: RayClusterView) -> bool:
     return is_true(cluster.status.conditions, ClusterCondition.OTHER_OPERATOR_ACTIVE)
 
 
@@ -47,7 +47,7 @@ def _looks_on(cluster: RayClusterView) -> bool:
     settles=True,
 )
 def ray_two_operators(snapshot: Snapshot) -> Iterator[Found]:
-    """It looks on where it believes the Lease: a namespace that it was not told of is not believed."""
+    """It writes nothing where it believes the Lease: a namespace that it was not told of is not believed."""
     holder = _kuberay(snapshot)
     written = [each for each in snapshot.ray_clusters if _writes_here(each)]
     if holder is None or not written:
@@ -64,7 +64,7 @@ def ray_two_operators(snapshot: Snapshot) -> Iterator[Found]:
 
 @check(
     "ray-kuberay-active",
-    "KubeRay's operator is in charge, and this one looks on",
+    "KubeRay's operator is in charge, and this one writes nothing",
     Group.RAY,
     Severity.INFO,
     Source.KUBERAY_LEASES,
@@ -72,7 +72,7 @@ def ray_two_operators(snapshot: Snapshot) -> Iterator[Found]:
 )
 def ray_kuberay_active(snapshot: Snapshot) -> Iterator[Found]:
     holder = _kuberay(snapshot)
-    if holder is None or not any(map(_looks_on, snapshot.ray_clusters)):
+    if holder is None or not any(map(_reports_other_operator, snapshot.ray_clusters)):
         return
     yield Found(
         about=f"KubeRay's operator in {holder.namespace}",

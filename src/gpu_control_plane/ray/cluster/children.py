@@ -62,13 +62,13 @@ _REMOVABLE: Final[frozenset[type[Object]]] = frozenset(
 _OF_AUTOSCALER: Final[frozenset[type[Object]]] = frozenset({OwnedServiceAccount, OwnedRole, OwnedRoleBinding})
 
 
-class Care(StrEnum):
-    """How much an object is looked after."""
+class ApplyMode(StrEnum):
+    """What happens to an object that is there already."""
 
-    KEPT = "kept"
-    """It is kept as it should be."""
-    ONCE = "once"
-    """It is made if there is none, and left as it is."""
+    RECONCILE = "reconcile"
+    """It is changed to what it should be."""
+    CREATE_ONLY = "create only"
+    """It is left as it is; it is created if there is none."""
 
 
 class Child(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Child(msgspec.Struct, frozen=True):
 
     kind: type[Object]
     manifest: Manifest
-    care: Care = Care.KEPT
+    mode: ApplyMode = ApplyMode.RECONCILE
 
     @property
     def name(self) -> str:
@@ -87,20 +87,20 @@ class Child(msgspec.Struct, frozen=True):
 def desired_children(context: ClusterContext, scheduler: BatchSchedule | None, token: bytes) -> list[Child]:
     """Everything that belongs to the cluster beside its pods, in the order in which it is made. `token` is for the
     Secret of a cluster that has none yet."""
-    found: list[tuple[type[Object], Manifest | None, Care]] = [
-        (OwnedServiceAccount, manifests.service_account(context), Care.KEPT),
-        (OwnedRole, manifests.role(context), Care.KEPT),
-        (OwnedRoleBinding, manifests.role_binding(context), Care.KEPT),
-        (OwnedRoute, manifests.route(context), Care.KEPT),
-        (OwnedIngress, manifests.ingress(context), Care.KEPT),
-        (OwnedSecret, manifests.auth_secret(context, token), Care.ONCE),
-        (OwnedService, _found_by_us(manifests.head_service(context)), Care.KEPT),
-        (OwnedService, _found_by_us(manifests.headless_service(context)), Care.KEPT),
-        (OwnedService, _found_by_us(manifests.serve_service(context)), Care.KEPT),
-        (OwnedClaim, manifests.gcs_claim(context), Care.ONCE),
-        *((OwnedNetworkPolicy, policy, Care.KEPT) for policy in manifests.network_policies(context)),
+    found: list[tuple[type[Object], Manifest | None, ApplyMode]] = [
+        (OwnedServiceAccount, manifests.service_account(context), ApplyMode.RECONCILE),
+        (OwnedRole, manifests.role(context), ApplyMode.RECONCILE),
+        (OwnedRoleBinding, manifests.role_binding(context), ApplyMode.RECONCILE),
+        (OwnedRoute, manifests.route(context), ApplyMode.RECONCILE),
+        (OwnedIngress, manifests.ingress(context), ApplyMode.RECONCILE),
+        (OwnedSecret, manifests.auth_secret(context, token), ApplyMode.CREATE_ONLY),
+        (OwnedService, _found_by_us(manifests.head_service(context)), ApplyMode.RECONCILE),
+        (OwnedService, _found_by_us(manifests.headless_service(context)), ApplyMode.RECONCILE),
+        (OwnedService, _found_by_us(manifests.serve_service(context)), ApplyMode.RECONCILE),
+        (OwnedClaim, manifests.gcs_claim(context), ApplyMode.CREATE_ONLY),
+        *((OwnedNetworkPolicy, policy, ApplyMode.RECONCILE) for policy in manifests.network_policies(context)),
     ]
-    children = [Child(kind, manifest, care) for kind, manifest, care in found if manifest is not None]
+    children = [Child(kind, manifest, mode) for kind, manifest, mode in found if manifest is not None]
     if scheduler is not None:
         kinds = {(kind.resource.api_version, kind.resource.kind): kind for kind in scheduler.kinds}
         children += [

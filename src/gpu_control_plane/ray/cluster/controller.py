@@ -25,7 +25,7 @@ from gpu_control_plane.kube.finalizers import add_finalizer
 from gpu_control_plane.kube.objects import Key
 from gpu_control_plane.ray.cluster.attempts import Attempts
 from gpu_control_plane.ray.cluster.caches import ClusterCaches, meant_cluster, owning_cluster
-from gpu_control_plane.ray.cluster.child_keeper import CHILDREN, ChildKeeper
+from gpu_control_plane.ray.cluster.child_reconciler import CHILDREN, ChildReconciler
 from gpu_control_plane.ray.cluster.children import Child, certificate_children
 from gpu_control_plane.ray.cluster.claims import NONE as NO_TEMPLATES
 from gpu_control_plane.ray.cluster.claims import ClaimTemplates, ClaimView
@@ -35,8 +35,8 @@ from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.gang_controller import Gang
 from gpu_control_plane.ray.cluster.idle_watch import IdleWatch, next_look
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
-from gpu_control_plane.ray.cluster.pod_keeper import PodKeeper
 from gpu_control_plane.ray.cluster.pod_plan import is_suspended
+from gpu_control_plane.ray.cluster.pod_reconciler import PodReconciler
 from gpu_control_plane.ray.cluster.pod_state import runs_autoscaler
 from gpu_control_plane.ray.cluster.pod_writer import PodWriter
 from gpu_control_plane.ray.cluster.redis_cleanup import RedisCleanup
@@ -112,9 +112,9 @@ class _Clusters:
         self._claims = ClaimTemplates(runtime.unfenced_client)
         runtime.service(self._claims.run)
         self._writer = PodWriter(runtime.client, caches.pods, settings.options.watch_namespaces)
-        self._pods = PodKeeper(parts, caches, self._writer, self._attempts, rng)
+        self._pods = PodReconciler(parts, caches, self._writer, self._attempts, rng)
         self._cleanup = RedisCleanup(parts, caches, self._writer, self._attempts)
-        self._children = ChildKeeper(runtime.client, parts.writer, runtime.events)
+        self._children = ChildReconciler(runtime.client, parts.writer, runtime.events)
         self._memory: dict[Key, _Memory] = {}
         runtime.on_lead(self._forget_all)
 
@@ -159,13 +159,13 @@ class _Clusters:
             return None
         holder = self._parts.lease.active()
         if holder is not None:
-            await self._look_on(cluster, f"{holder.holder} in namespace {holder.namespace}")
+            await self._report_other_operator(cluster, f"{holder.holder} in namespace {holder.namespace}")
             return None
         if cluster.deleting:
             return await self._cleanup.carry_on(cluster)
-        return await self._keep(cluster)
+        return await self._reconcile_cluster(cluster)
 
-    async def _keep(self, cluster: RayCluster) -> Requeue | None:
+    async def _reconcile_cluster(self, cluster: RayCluster) -> Requeue | None:
         """Make all that belongs to a cluster be as it should be, and say how it stands."""
         memory = self._memory.setdefault(cluster.key, _Memory(uid=cluster.metadata.uid))
         if needs_redis_cleanup(cluster) and self._options.redis_cleanup:
@@ -178,9 +178,9 @@ class _Clusters:
             self._warn(memory, cluster, wanted.problems[0].reason, [wanted.problem])
             complete = False
         else:
-            complete = await self._keep_children(cluster, wanted, outcome)
+            complete = await self._reconcile_children(cluster, wanted, outcome)
         if complete or is_suspended(cluster):  # What is suspended lets its cards go, whatever else is wrong.
-            outcome.again_at(await self._pods.keep(cluster, wanted))
+            outcome.again_at(await self._pods.reconcile(cluster, wanted))
         idle = self._idle.look(cluster, self._head_service(cluster))
         if idle.suspend:
             await self._idle.suspend(cluster)
@@ -207,14 +207,14 @@ class _Clusters:
             self._warn(memory, cluster, ClusterEvent.IGNORED_PARAMETER, memory.desired.warnings)
         return memory.desired
 
-    async def _keep_children(self, cluster: RayCluster, wanted: Desired, outcome: _Outcome) -> bool:
+    async def _reconcile_children(self, cluster: RayCluster, wanted: Desired, outcome: _Outcome) -> bool:
         """Whether all that the pods need is there."""
         uid, generation = cluster.metadata.uid, cluster.metadata.generation
         attempt = self._attempts.of(uid, generation).get(CHILDREN)
         if attempt is None or attempt.not_before <= self._parts.now():
             children = [*wanted.children, *self._certificates(cluster, wanted)]
             shown = partial(self._caches.child, cluster)
-            refused = await self._children.keep(cluster, children, self._caches.children_of(cluster), shown)
+            refused = await self._children.reconcile(cluster, children, self._caches.children_of(cluster), shown)
             if refused is None:
                 self._attempts.succeeded(uid, CHILDREN)
                 held = self._caches.children_of(cluster)
@@ -282,8 +282,8 @@ class _Clusters:
         for note in memory.said[reason] - told:
             self._events.warning(cluster, reason, note, action="Validate")
 
-    async def _look_on(self, cluster: RayCluster, who: str) -> None:
-        """Say that another operator is active, and nothing else."""
+    async def _report_other_operator(self, cluster: RayCluster, who: str) -> None:
+        """Write that another operator is active, and nothing else."""
         held, kind = cluster.status.conditions, ClusterCondition.OTHER_OPERATOR_ACTIVE
         generation, note = cluster.metadata.generation, f"KubeRay's operator is active: {who}"
         said = condition(

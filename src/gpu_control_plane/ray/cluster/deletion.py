@@ -11,7 +11,7 @@ import msgspec
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Annotation, Finalizer
-from gpu_control_plane.ray.cluster.manifests import Keeping, keeping
+from gpu_control_plane.ray.cluster.manifests import GcsBackend, gcs_backend
 from gpu_control_plane.ray.cluster.worker_groups import Removal, Why
 from gpu_control_plane.ray.owned import OwnedJob, RayPod
 from gpu_control_plane.rules.ray.groups import head_faults
@@ -25,9 +25,9 @@ class NextStep(StrEnum):
     """Its objects go with it, by Kubernetes' garbage collector."""
     WAIT = "wait"
     CREATE_JOB = "create job"
-    LET_GO = "let go"
+    REMOVE_FINALIZER = "remove finalizer"
     FORCE = "force"
-    """Let it go, and say that its keys may still be there."""
+    """Remove the finalizer, and warn that its keys may still be there."""
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 
 def needs_redis_cleanup(cluster: RayCluster) -> bool:
     """Whether Ray keeps state of the cluster in Redis."""
-    return keeping(cluster) in (Keeping.REDIS, Keeping.REDIS_OF_USER)
+    return gcs_backend(cluster) in (GcsBackend.REDIS, GcsBackend.REDIS_OF_USER)
 
 
 def plan_deletion(
@@ -55,7 +55,7 @@ def plan_deletion(
     deadline = began + _timeout(cluster, default_timeout)
     removals = tuple(Removal(pod, Why.DELETED) for pod in pods if not pod.deleting)
     if job is not None and job.succeeded:
-        return Deletion(step=NextStep.LET_GO, removals=removals)
+        return Deletion(step=NextStep.REMOVE_FINALIZER, removals=removals)
     begins = job is None and all(not pod.is_head or pod.ended for pod in pods)
     if why := _why_left(cluster, job, late=now >= deadline, begins=begins):
         return Deletion(step=NextStep.FORCE, removals=removals, why=why)

@@ -43,7 +43,7 @@ class RedisCleanup:
         if step is NextStep.NOTHING:
             return None
         if not settings.options.redis_cleanup:
-            step = NextStep.LET_GO
+            step = NextStep.REMOVE_FINALIZER
         await self._pods.delete(deletion.removals)
         if step is NextStep.CREATE_JOB:
             step, due = await self._create_job(cluster, now)
@@ -52,7 +52,7 @@ class RedisCleanup:
         if step is NextStep.FORCE:
             note = f"keys of the cluster may still be in Redis: {why}"
             self._events.warning(cluster, ClusterEvent.FORCED, note, action="Cleanup")
-        if step in (NextStep.LET_GO, NextStep.FORCE):
+        if step in (NextStep.REMOVE_FINALIZER, NextStep.FORCE):
             await remove_finalizer(self._client, cluster, Finalizer.REDIS_CLEANUP)
             return None
         return Requeue(max((again_at - now).total_seconds(), _SOONEST_SECONDS)) if again_at is not None else None

@@ -146,7 +146,7 @@ def resumed(service: RayService, now: datetime) -> tuple[Condition, ...]:
     )
 
 
-def looked_on(service: RayService, other: str, now: datetime) -> tuple[Condition, ...]:
+def other_operator_reported(service: RayService, other: str, now: datetime) -> tuple[Condition, ...]:
     message = f"KubeRay's operator is active ({other}), so this one changes nothing"
     return (
         ConditionWriter(service, now)

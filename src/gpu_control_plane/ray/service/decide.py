@@ -53,7 +53,7 @@ def decide(s: Snapshot) -> Decision:  # noqa: PLR0911 - one question after the o
     if s.other_operator:
         if is_true(service.status.conditions, ServiceCondition.OTHER_OPERATOR_ACTIVE):
             return Decision()
-        held = conditions.looked_on(service, s.other_operator, s.now)
+        held = conditions.other_operator_reported(service, s.other_operator, s.now)
         return Decision(actions=(WriteStatus(status=replace(service.status, conditions=held)),))
     if service.deleting:
         # Garbage collection deletes its clusters and Services; the finalizer is KubeRay's.

@@ -49,7 +49,7 @@ def test_the_job_waits_for_the_head_and_not_for_workers() -> None:
 
 
 @pytest.mark.parametrize(("conditions", "step"), [
-    ((), NextStep.WAIT), (("Complete",), NextStep.LET_GO), (("Failed",), NextStep.FORCE),
+    ((), NextStep.WAIT), (("Complete",), NextStep.REMOVE_FINALIZER), (("Failed",), NextStep.FORCE),
 ])  # fmt: skip
 def test_the_cluster_goes_when_the_job_has_ended_either_way(conditions: tuple[str, ...], step: NextStep) -> None:
     made = being_deleted()

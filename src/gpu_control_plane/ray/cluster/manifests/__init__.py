@@ -13,7 +13,7 @@ from gpu_control_plane.ray.cluster.manifests.autoscaler_access import (
 from gpu_control_plane.ray.cluster.manifests.certificates import certificate_name, certificates
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, ReplicaIdentity
 from gpu_control_plane.ray.cluster.manifests.fault_tolerance import claim_differences, gcs_claim
-from gpu_control_plane.ray.cluster.manifests.features import Keeping, keeping
+from gpu_control_plane.ray.cluster.manifests.features import GcsBackend, gcs_backend
 from gpu_control_plane.ray.cluster.manifests.hashes import recreate_hash, spec_hash
 from gpu_control_plane.ray.cluster.manifests.ingress import ingress, route
 from gpu_control_plane.ray.cluster.manifests.network_policies import network_policies
@@ -31,19 +31,19 @@ from gpu_control_plane.ray.cluster.manifests.template_hash import template_hash
 
 __all__ = [
     "ClusterContext",
-    "Keeping",
+    "GcsBackend",
     "ReplicaIdentity",
     "StartParamProblem",
     "auth_secret",
     "certificate_name",
     "certificates",
     "claim_differences",
+    "gcs_backend",
     "gcs_claim",
     "head_pod",
     "head_service",
     "headless_service",
     "ingress",
-    "keeping",
     "network_policies",
     "recreate_hash",
     "redis_cleanup_job",

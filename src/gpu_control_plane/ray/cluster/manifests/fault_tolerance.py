@@ -15,7 +15,7 @@ from gpu_control_plane.ray.cluster.manifests.containers import (
     put_env,
 )
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
-from gpu_control_plane.ray.cluster.manifests.features import Keeping, keeping
+from gpu_control_plane.ray.cluster.manifests.features import GcsBackend, gcs_backend
 from gpu_control_plane.ray.names import gcs_claim_name
 from gpu_control_plane.ray.owned import OwnedClaim
 from gpu_control_plane.rules.ray.amounts import amount_of
@@ -29,24 +29,24 @@ _SIZE: Final = "1Gi"
 
 def put_head_fault_tolerance(template: Part, ray: Part, context: ClusterContext) -> None:
     """Let the head keep the state of the GCS where the spec says, and tell those who read its annotations."""
-    kept = keeping(context.cluster)
+    backend = gcs_backend(context.cluster)
     annotations = entries(entries(template, "metadata"), "annotations")
-    annotations[Annotation.FT_ENABLED.value] = "false" if kept is Keeping.NOWHERE else "true"
-    match kept:
-        case Keeping.ROCKSDB:
+    annotations[Annotation.FT_ENABLED.value] = "false" if backend is GcsBackend.NOWHERE else "true"
+    match backend:
+        case GcsBackend.ROCKSDB:
             _keep_on_volume(template["spec"], ray, context)
-        case Keeping.REDIS | Keeping.REDIS_OF_USER:
+        case GcsBackend.REDIS | GcsBackend.REDIS_OF_USER:
             prefix = storage_namespace(context)
             annotations[Annotation.EXTERNAL_STORAGE_NAMESPACE.value] = prefix
             default_env(ray, "RAY_external_storage_namespace", prefix)
             _reach_redis(ray, context)
-        case Keeping.NOWHERE:
+        case GcsBackend.NOWHERE:
             pass
 
 
 def put_worker_fault_tolerance(ray: Part, context: ClusterContext) -> None:
     """Let workers wait for a new head, which takes two minutes, instead of ending after one."""
-    if keeping(context.cluster) is not Keeping.NOWHERE:
+    if gcs_backend(context.cluster) is not GcsBackend.NOWHERE:
         default_env(ray, "RAY_gcs_rpc_server_reconnect_timeout_s", "600")
 
 
@@ -67,7 +67,7 @@ def gcs_claim(context: ClusterContext) -> Manifest | None:
     """The PersistentVolumeClaim of the backend rocksdb; None where none is made. It has no owner if it is kept when
     the cluster goes."""
     options = context.cluster.spec.gcs_fault_tolerance_options
-    if options is None or keeping(context.cluster) is not Keeping.ROCKSDB or claim_of_user(context):
+    if options is None or gcs_backend(context.cluster) is not GcsBackend.ROCKSDB or claim_of_user(context):
         return None
     storage = options.storage or GcsStorage()
     spec: dict[str, Any] = {

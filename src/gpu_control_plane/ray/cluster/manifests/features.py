@@ -11,8 +11,8 @@ REDIS: Final = "redis"
 ROCKSDB: Final = "rocksdb"
 
 
-class Keeping(enum.Enum):
-    """Where the state of the GCS is kept beyond the life of the head."""
+class GcsBackend(enum.Enum):
+    """Where the GCS stores its state beyond the life of the head. The hash of a pod's template holds these names."""
 
     NOWHERE = enum.auto()
     REDIS = enum.auto()
@@ -34,12 +34,12 @@ def autoscaler_version(spec: RayClusterSpec) -> AutoscalerVersion | None:
     return AutoscalerVersion.V2 if asks_for_v2_by_variable(spec) else None
 
 
-def keeping(cluster: RayCluster) -> Keeping:
+def gcs_backend(cluster: RayCluster) -> GcsBackend:
     options = cluster.spec.gcs_fault_tolerance_options
     if options is not None:
-        return Keeping.ROCKSDB if options.backend == ROCKSDB else Keeping.REDIS
+        return GcsBackend.ROCKSDB if options.backend == ROCKSDB else GcsBackend.REDIS
     by_annotation = cluster.metadata.annotations.get(Annotation.FT_ENABLED.value, "").lower() == "true"
-    return Keeping.REDIS_OF_USER if by_annotation else Keeping.NOWHERE
+    return GcsBackend.REDIS_OF_USER if by_annotation else GcsBackend.NOWHERE
 
 
 def asks_for_token(spec: RayClusterSpec) -> bool:

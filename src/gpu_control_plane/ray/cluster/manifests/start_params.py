@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gpu_control_plane.api.ray.cluster import GroupSpec, WorkerGroupSpec
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
-from gpu_control_plane.ray.cluster.manifests.features import Keeping, keeping
+from gpu_control_plane.ray.cluster.manifests.features import GcsBackend, gcs_backend
 from gpu_control_plane.rules.ray.amounts import amount_of, whole_units
 from gpu_control_plane.rules.ray.gpus import is_gpu_of_kuberay
 
@@ -32,7 +32,7 @@ def head_params(context: ClusterContext) -> dict[str, str]:
     if context.cluster.spec.autoscales:
         params["no-monitor"] = "true"
     options = context.cluster.spec.gcs_fault_tolerance_options
-    if keeping(context.cluster) is Keeping.REDIS and options is not None:
+    if gcs_backend(context.cluster) is GcsBackend.REDIS and options is not None:
         if options.redis_username is not None:
             params["redis-username"] = "$REDIS_USERNAME"
         if options.redis_password is not None:

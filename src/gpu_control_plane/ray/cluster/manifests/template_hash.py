@@ -23,10 +23,10 @@ from gpu_control_plane.api.ray.cluster import (
 from gpu_control_plane.api.ray.names import Annotation, Label
 from gpu_control_plane.kube.quantities import parse_quantity
 from gpu_control_plane.ray.cluster.manifests.features import (
-    Keeping,
+    GcsBackend,
     asks_for_token,
     autoscaler_version,
-    keeping,
+    gcs_backend,
     keeps_own_command,
     uses_tls,
 )
@@ -85,7 +85,7 @@ def _of_head(cluster: RayCluster) -> dict[str, Any]:
         if spec.autoscales
         else None,
         "autoscales": spec.autoscales or None,
-        "kept": keeping(cluster).name,
+        "kept": gcs_backend(cluster).name,
         "gcs": _of_gcs(spec.gcs_fault_tolerance_options),
         "storageNamespace": annotations.get(Annotation.EXTERNAL_STORAGE_NAMESPACE.value),
     }
@@ -103,7 +103,7 @@ def _of_gcs(options: GcsFaultTolerance | None) -> dict[str, Any] | None:
 def _of_workers(cluster: RayCluster, group: WorkerGroupSpec) -> dict[str, Any]:
     return {
         "port": cluster.spec.head_group_spec.ray_start_params.get("port"),
-        "kept": keeping(cluster) is not Keeping.NOWHERE or None,
+        "kept": gcs_backend(cluster) is not GcsBackend.NOWHERE or None,
         "neverRestarts": autoscaler_version(cluster.spec) is AutoscalerVersion.V2 or None,
         "hosts": group.num_of_hosts if group.num_of_hosts > 1 else None,
         "origin": cluster.metadata.labels.get(Label.ORIGINATED_FROM_KIND.value),

@@ -12,7 +12,7 @@ from gpu_control_plane.kube.errors import AlreadyExists, ApiError, Invalid, NotF
 from gpu_control_plane.kube.events import EventRecorder
 from gpu_control_plane.kube.objects import Object
 from gpu_control_plane.ray.child_writer import BelongsToAnother, ChildWriter, manifest_hash
-from gpu_control_plane.ray.cluster.children import Care, Child, surplus_children
+from gpu_control_plane.ray.cluster.children import ApplyMode, Child, surplus_children
 from gpu_control_plane.ray.cluster.events import ClusterEvent, created, failed_to_create, updated
 from gpu_control_plane.ray.cluster.manifests import ClusterContext, claim_differences
 from gpu_control_plane.ray.owned import OwnedClaim, OwnedService
@@ -24,7 +24,7 @@ type Shown = Callable[[type[Object], str], Object | None]
 """The object of a kind and a name in the cluster's namespace, whosever it is, if a cache shows it."""
 
 
-class ChildKeeper:
+class ChildReconciler:
     """The one writer of the objects beside the pods of RayClusters."""
 
     def __init__(self, client: Client, writer: ChildWriter, events: EventRecorder) -> None:
@@ -45,7 +45,7 @@ class ChildKeeper:
         self._applied = {key: held for key, held in self._applied.items() if key[0] != uid}
         self._told = {key: note for key, note in self._told.items() if key[0] != uid}
 
-    async def keep(
+    async def reconcile(
         self,
         cluster: RayCluster,
         children: Sequence[Child],
@@ -95,9 +95,9 @@ class ChildKeeper:
         self, cluster: RayCluster, child: Child, held: Object | None, shown: Shown, *, watched: bool
     ) -> bool:
         """Whether it was written."""
-        if child.care is Care.ONCE and held is not None:
+        if child.mode is ApplyMode.CREATE_ONLY and held is not None:
             return await self._let_stay(cluster, child, held)
-        if child.care is Care.ONCE:
+        if child.mode is ApplyMode.CREATE_ONLY:
             return await self._make_once(cluster, child, shown)
         if not watched:
             return await self._ensure_unwatched(cluster, child)

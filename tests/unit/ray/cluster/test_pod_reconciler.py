@@ -1,4 +1,4 @@
-"""What a keeper of pods remembers of what was refused, and how much it does in one go."""
+"""What the reconciler of pods remembers of what was refused, and how much it does in one go."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.ray.cluster.attempts import Attempts
 from gpu_control_plane.ray.cluster.desired import Desired
 from gpu_control_plane.ray.cluster.manifests import ClusterContext, recreate_hash
-from gpu_control_plane.ray.cluster.pod_keeper import PodKeeper
+from gpu_control_plane.ray.cluster.pod_reconciler import PodReconciler
 from gpu_control_plane.ray.cluster.status import Failure
 from gpu_control_plane.ray.cluster.worker_groups import PodOrder, Removal
 from gpu_control_plane.ray.options import RayOptions
@@ -35,20 +35,20 @@ class _Kept:
         caches: Any = SimpleNamespace(pods_of=lambda _cluster: tuple(self.world.pods.values()))
         writer: Any = self
         rng = random.Random(1)
-        self.keeper = PodKeeper(parts, caches, writer, Attempts(timedelta(minutes=1), rng), rng)
+        self.reconciler = PodReconciler(parts, caches, writer, Attempts(timedelta(minutes=1), rng), rng)
 
-    def keep(self) -> datetime | None:
+    def reconcile(self) -> datetime | None:
         cluster = self.world.cluster
         wanted = Desired(
             context=ClusterContext(cluster=cluster),
             template_hashes=hashes(cluster),
             recreate_hash=recreate_hash(cluster.spec),
         )
-        return asyncio.run(self.keeper.keep(cluster, wanted))
+        return asyncio.run(self.reconciler.reconcile(cluster, wanted))
 
     @property
     def failure(self) -> Failure | None:
-        return self.keeper.failure(self.world.cluster)
+        return self.reconciler.failure(self.world.cluster)
 
     async def read_back(self, _cluster: RayCluster) -> bool:
         return False
@@ -75,14 +75,14 @@ def test_a_deletion_that_was_refused_is_over_when_the_pod_is_gone() -> None:
     kept = _Kept(ray_cluster(group(replicas=3)))
     kept.world.settle()
     kept.world.cluster, kept.refuses = ray_cluster(group(replicas=2)), True
-    due = kept.keep()
+    due = kept.reconcile()
     assert kept.failure is not None
     assert due is not None
-    kept.keep()  # Nothing has changed.
+    kept.reconcile()  # Nothing has changed.
     assert kept.failure is not None
     for pod in kept.world.of("workers")[-1:]:
         kept.world.delete(pod.name)
-    assert kept.keep() is None
+    assert kept.reconcile() is None
     assert kept.failure is None
 
 
@@ -90,10 +90,10 @@ def test_a_deletion_that_was_refused_is_tried_again_later() -> None:
     kept = _Kept(ray_cluster(group(replicas=3)))
     kept.world.settle()
     kept.world.cluster, kept.refuses = ray_cluster(group(replicas=2)), True
-    due = kept.keep()
+    due = kept.reconcile()
     assert due is not None
     kept.refuses, kept.world.now = False, due
-    kept.keep()
+    kept.reconcile()
     assert len(kept.world.of("workers")) == 2
     assert kept.failure is None
 
@@ -101,7 +101,7 @@ def test_a_deletion_that_was_refused_is_tried_again_later() -> None:
 def test_a_large_cluster_lets_others_have_their_turn_between_its_pods() -> None:
     kept = _Kept(ray_cluster(group(replicas=300)))
     rounds = 0
-    while kept.keep() is not None:
+    while kept.reconcile() is not None:
         rounds += 1
     assert len(kept.world.of("workers")) == 300
     assert max(kept.made) == 128

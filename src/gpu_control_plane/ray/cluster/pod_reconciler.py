@@ -10,7 +10,7 @@ from gpu_control_plane.api.ray.names import HEAD_GROUP, Annotation
 from gpu_control_plane.api.ray.reasons import ClusterReason
 from gpu_control_plane.ray.cluster.attempts import Attempts
 from gpu_control_plane.ray.cluster.caches import ClusterCaches
-from gpu_control_plane.ray.cluster.child_keeper import CHILDREN
+from gpu_control_plane.ray.cluster.child_reconciler import CHILDREN
 from gpu_control_plane.ray.cluster.desired import Desired
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.manifests import head_pod, worker_pod
@@ -36,7 +36,7 @@ _AT_A_TIME: Final = 128
 _NAMES_IN_NOTE: Final = 5
 
 
-class PodKeeper:
+class PodReconciler:
     """Plans and carries out what happens to the pods of one cluster after the other."""
 
     def __init__(
@@ -51,7 +51,7 @@ class PodKeeper:
         self._attempts = attempts
         self._rng = rng
 
-    async def keep(self, cluster: RayCluster, wanted: Desired) -> datetime | None:
+    async def reconcile(self, cluster: RayCluster, wanted: Desired) -> datetime | None:
         """Delete and make pods; when to look again, if something is held back."""
         plan = self._plan(cluster, wanted)
         self._drop_settled(cluster, plan)
