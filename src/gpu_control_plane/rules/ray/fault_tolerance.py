@@ -9,12 +9,12 @@ from gpu_control_plane.rules.ray.problem import Faults
 from gpu_control_plane.rules.ray.templates import PodSpec, pod_spec
 
 ROCKSDB: Final = "rocksdb"
-_ADDRESS: Final = "RAY_REDIS_ADDRESS"
-_PASSWORD: Final = "REDIS_PASSWORD"  # noqa: S105 - the name of a variable
-_USERNAME: Final = "REDIS_USERNAME"
-_STORAGE_ENV: Final = "RAY_gcs_storage"
-_STORAGE_VOLUME: Final = "gcs-storage"
-_STORAGE_PATH: Final = "/data/gcs"
+REDIS_ADDRESS_ENV: Final = "RAY_REDIS_ADDRESS"
+REDIS_PASSWORD_ENV: Final = "REDIS_PASSWORD"  # noqa: S105 - the name of a variable
+REDIS_USERNAME_ENV: Final = "REDIS_USERNAME"
+GCS_STORAGE_ENV: Final = "RAY_gcs_storage"
+GCS_VOLUME: Final = "gcs-storage"
+GCS_PATH: Final = "/data/gcs"
 _REDIS_FIELDS: Final = {
     "redis_address": "redisAddress",
     "redis_username": "redisUsername",
@@ -30,14 +30,12 @@ def storage_faults(spec: RayClusterSpec, path: str, annotations: Mapping[str, st
     held = head.env()
     if "redis-username" in spec.head_group_spec.ray_start_params:
         yield f"{params}.redis-username", "it is told by gcsFaultToleranceOptions.redisUsername: move it there"
-    if _USERNAME in held:
-        yield env, f"{_USERNAME} is told by gcsFaultToleranceOptions.redisUsername: move it there"
+    if REDIS_USERNAME_ENV in held:
+        yield env, f"{REDIS_USERNAME_ENV} is told by gcsFaultToleranceOptions.redisUsername: move it there"
     if options is None:
-        if _ADDRESS in held and annotations.get(Annotation.FT_ENABLED, "").lower() != "true":
-            yield (
-                env,
-                f"{_ADDRESS} is set and fault tolerance is off: use gcsFaultToleranceOptions.redisAddress instead",
-            )
+        if REDIS_ADDRESS_ENV in held and annotations.get(Annotation.FT_ENABLED, "").lower() != "true":
+            advice = "use gcsFaultToleranceOptions.redisAddress instead"
+            yield env, f"{REDIS_ADDRESS_ENV} is set and fault tolerance is off: {advice}"
         return
     options_path = f"{path}.gcsFaultToleranceOptions"
     for annotation in (Annotation.FT_ENABLED, Annotation.EXTERNAL_STORAGE_NAMESPACE):
@@ -45,7 +43,7 @@ def storage_faults(spec: RayClusterSpec, path: str, annotations: Mapping[str, st
             yield "metadata.annotations", f"{annotation.value} is the older form of {options_path}: remove it"
     if "redis-password" in spec.head_group_spec.ray_start_params:
         yield f"{params}.redis-password", "it is told by gcsFaultToleranceOptions.redisPassword: move it there"
-    for name, field in ((_PASSWORD, "redisPassword"), (_ADDRESS, "redisAddress")):
+    for name, field in ((REDIS_PASSWORD_ENV, "redisPassword"), (REDIS_ADDRESS_ENV, "redisAddress")):
         if name in held:
             yield env, f"{name} is told by gcsFaultToleranceOptions.{field}: move it there"
     yield from (
@@ -78,14 +76,14 @@ def _rocksdb_faults(options: GcsFaultTolerance, path: str) -> Faults:
 
 def _reserved_faults(head: PodSpec, path: str) -> Faults:
     for name in head.env():
-        if name.startswith(_STORAGE_ENV):
+        if name.startswith(GCS_STORAGE_ENV):
             yield f"{path}.containers[0].env", f"{name} is set from gcsFaultToleranceOptions: remove it"
-    if any(volume.name == _STORAGE_VOLUME for volume in head.volumes):
-        yield f"{path}.volumes", f"{_STORAGE_VOLUME} is the name of the volume of the state: call yours something else"
+    if any(volume.name == GCS_VOLUME for volume in head.volumes):
+        yield f"{path}.volumes", f"{GCS_VOLUME} is the name of the volume of the state: call yours something else"
     mounts = head.containers[0].volume_mounts if head.containers else ()
     for mount in mounts:
-        if mount.name == _STORAGE_VOLUME or mount.mount_path.rstrip("/") == _STORAGE_PATH:
+        if mount.name == GCS_VOLUME or mount.mount_path.rstrip("/") == GCS_PATH:
             yield (
                 f"{path}.containers[0].volumeMounts",
-                f"{_STORAGE_PATH} is where the volume {_STORAGE_VOLUME} of the state is mounted: take another path",
+                f"{GCS_PATH} is where the volume {GCS_VOLUME} of the state is mounted: take another path",
             )

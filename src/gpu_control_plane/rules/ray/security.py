@@ -11,11 +11,11 @@ from gpu_control_plane.rules.ray.texts import at_least, is_dns_label
 _TOKEN_SINCE: Final = (2, 52, 0)
 _KUBERNETES_TOKEN_SINCE: Final = (2, 55, 0)
 _TLS_ENV: Final = ("RAY_USE_TLS", "RAY_TLS_")
-_TLS_VOLUME: Final = "ray-tls"
-_TLS_PATH: Final = "/etc/ray/tls"
+TLS_VOLUME: Final = "ray-tls"
+TLS_PATH: Final = "/etc/ray/tls"
 _BACKEND_ENV: Final = "STORAGE_BACKEND"
-_INGRESS_ONLY: Final = "DenyAllIngress"
-_EGRESS_ONLY: Final = "DenyAllEgress"
+DENY_ALL_INGRESS: Final = "DenyAllIngress"
+DENY_ALL_EGRESS: Final = "DenyAllEgress"
 
 
 def auth_faults(spec: RayClusterSpec, path: str, maker: str) -> Faults:
@@ -74,13 +74,13 @@ def tls_faults(spec: RayClusterSpec, path: str, facts: Facts) -> Faults:
         for name in pod.env():
             if name.startswith(_TLS_ENV):
                 yield f"{here}.containers[0].env", f"{name} is set where tlsOptions is enabled: remove it"
-        if any(volume.name == _TLS_VOLUME for volume in pod.volumes):
-            yield f"{here}.volumes", f"{_TLS_VOLUME} is the name of the volume of certificates: call yours otherwise"
+        if any(volume.name == TLS_VOLUME for volume in pod.volumes):
+            yield f"{here}.volumes", f"{TLS_VOLUME} is the name of the volume of certificates: call yours otherwise"
         for mount in pod.containers[0].volume_mounts if pod.containers else ():
-            if mount.name == _TLS_VOLUME or mount.mount_path.rstrip("/") == _TLS_PATH:
+            if mount.name == TLS_VOLUME or mount.mount_path.rstrip("/") == TLS_PATH:
                 yield (
                     f"{here}.containers[0].volumeMounts",
-                    f"certificates are mounted at {_TLS_PATH} from the volume {_TLS_VOLUME}: take another path",
+                    f"certificates are mounted at {TLS_PATH} from the volume {TLS_VOLUME}: take another path",
                 )
 
 
@@ -97,9 +97,9 @@ def history_faults(spec: RayClusterSpec, path: str) -> Faults:
 
 
 def _direction_faults(rules: NetworkRules, path: str, mode: str) -> Faults:
-    if rules.ingress_rules and mode == _EGRESS_ONLY:
+    if rules.ingress_rules and mode == DENY_ALL_EGRESS:
         yield f"{path}.ingressRules", f"{mode} lets everybody in already: remove them, or set mode to DenyAll"
-    if rules.egress_rules and mode == _INGRESS_ONLY:
+    if rules.egress_rules and mode == DENY_ALL_INGRESS:
         yield f"{path}.egressRules", f"{mode} lets everything out already: remove them, or set mode to DenyAll"
 
 

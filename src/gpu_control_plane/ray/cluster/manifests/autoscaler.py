@@ -19,13 +19,13 @@ from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.cluster.manifests.features import autoscaler_version, uses_tls
 from gpu_control_plane.ray.cluster.manifests.start_command import shell
 from gpu_control_plane.ray.cluster.manifests.tls import put_tls_files
+from gpu_control_plane.rules.ray.autoscaling import START_COMMAND_ENV, V2_ENV
 
 AUTOSCALER: Final = "autoscaler"
 
 _COMMAND: Final = (
     "ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE)"
 )
-_VERSION: Final = "RAY_enable_autoscaler_v2"
 
 
 def add_autoscaler(spec: Part, context: ClusterContext) -> None:
@@ -44,7 +44,7 @@ def add_autoscaler(spec: Part, context: ClusterContext) -> None:
     field_env(container, "RAY_CLUSTER_NAMESPACE", "metadata.namespace")
     field_env(container, "RAY_HEAD_POD_NAME", "metadata.name")
     put_env(container, "KUBERAY_CRD_VER", "v1")
-    put_env(container, "KUBERAY_GEN_AUTOSCALER_START_CMD", _COMMAND)
+    put_env(container, START_COMMAND_ENV, _COMMAND)
     put_token(container, context)
     if uses_tls(context.cluster.spec):
         put_tls_files(container)
@@ -52,10 +52,10 @@ def add_autoscaler(spec: Part, context: ClusterContext) -> None:
     members(spec, "containers").append(container)
     match autoscaler_version(context.cluster.spec):
         case AutoscalerVersion.V2:
-            put_env(ray, _VERSION, "true")
+            put_env(ray, V2_ENV, "true")
             spec["restartPolicy"] = "Never"  # An instance of version 2 is a pod that has not restarted.
         case AutoscalerVersion.V1:
-            put_env(ray, _VERSION, "false")
+            put_env(ray, V2_ENV, "false")
         case _:
             pass
 

@@ -19,11 +19,18 @@ from gpu_control_plane.ray.cluster.manifests.features import GcsBackend, gcs_bac
 from gpu_control_plane.ray.names import gcs_claim_name
 from gpu_control_plane.ray.owned import OwnedClaim
 from gpu_control_plane.rules.ray.amounts import amount_of
+from gpu_control_plane.rules.ray.fault_tolerance import (
+    GCS_PATH,
+    GCS_STORAGE_ENV,
+    GCS_VOLUME,
+    REDIS_ADDRESS_ENV,
+    REDIS_PASSWORD_ENV,
+    REDIS_USERNAME_ENV,
+    ROCKSDB,
+)
 
 RETAIN: Final = "Retain"
 
-_VOLUME: Final = "gcs-storage"
-_PATH: Final = "/data/gcs"
 _SIZE: Final = "1Gi"
 
 
@@ -114,12 +121,12 @@ def _reach_redis(ray: Part, context: ClusterContext) -> None:
     if options is None:
         # The user has set the address, and maybe the password as a parameter: the clean-up needs it as a variable.
         password = context.cluster.spec.head_group_spec.ray_start_params.get("redis-password")
-        if password is not None and not has_env(ray, "REDIS_PASSWORD"):
-            put_env(ray, "REDIS_PASSWORD", password)
+        if password is not None and not has_env(ray, REDIS_PASSWORD_ENV):
+            put_env(ray, REDIS_PASSWORD_ENV, password)
         return
-    put_env(ray, "RAY_REDIS_ADDRESS", options.redis_address)
-    _put_credential(ray, "REDIS_USERNAME", options.redis_username)
-    _put_credential(ray, "REDIS_PASSWORD", options.redis_password)
+    put_env(ray, REDIS_ADDRESS_ENV, options.redis_address)
+    _put_credential(ray, REDIS_USERNAME_ENV, options.redis_username)
+    _put_credential(ray, REDIS_PASSWORD_ENV, options.redis_password)
 
 
 def _put_credential(ray: Part, name: str, credential: Credential | None) -> None:
@@ -128,11 +135,11 @@ def _put_credential(ray: Part, name: str, credential: Credential | None) -> None
 
 
 def _keep_on_volume(spec: Part, ray: Part, context: ClusterContext) -> None:
-    default_env(ray, "RAY_gcs_storage", "rocksdb")
-    default_env(ray, "RAY_gcs_storage_path", _PATH)
+    default_env(ray, GCS_STORAGE_ENV, ROCKSDB)
+    default_env(ray, f"{GCS_STORAGE_ENV}_path", GCS_PATH)
     options = context.cluster.spec.gcs_fault_tolerance_options
     folder = options.storage.sub_path if options is not None and options.storage is not None else ""
-    if not has_mount(ray, name=_VOLUME):
-        add_mount(ray, _VOLUME, _PATH, **({"subPath": folder} if folder else {}))
+    if not has_mount(ray, name=GCS_VOLUME):
+        add_mount(ray, GCS_VOLUME, GCS_PATH, **({"subPath": folder} if folder else {}))
     claim = claim_of_user(context) or gcs_claim_name(context.cluster.name)
-    add_volume(spec, _VOLUME, {"persistentVolumeClaim": {"claimName": claim}})
+    add_volume(spec, GCS_VOLUME, {"persistentVolumeClaim": {"claimName": claim}})

@@ -1,14 +1,11 @@
 """What the spec of a RayCluster switches on, as far as several of its objects depend on it."""
 
 import enum
-from typing import Final
 
 from gpu_control_plane.api.ray.cluster import AuthMode, AutoscalerVersion, RayCluster, RayClusterSpec
 from gpu_control_plane.api.ray.names import Annotation
 from gpu_control_plane.rules.ray.autoscaling import asks_for_v2_by_variable
-
-REDIS: Final = "redis"
-ROCKSDB: Final = "rocksdb"
+from gpu_control_plane.rules.ray.fault_tolerance import ROCKSDB
 
 
 class GcsBackend(enum.Enum):

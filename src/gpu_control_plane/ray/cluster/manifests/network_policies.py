@@ -13,9 +13,8 @@ from gpu_control_plane.kube.objects import OwnerReference
 from gpu_control_plane.ray.cluster.manifests.context import RAY_JOB, ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.labels import object_labels
 from gpu_control_plane.ray.names import DASHBOARD_PORT
+from gpu_control_plane.rules.ray.security import DENY_ALL_EGRESS, DENY_ALL_INGRESS
 
-_DENY_INGRESS: Final = "DenyAllIngress"
-_DENY_EGRESS: Final = "DenyAllEgress"
 _SUBMITTED_BY_JOB: Final = "K8sJobMode"
 
 
@@ -77,10 +76,10 @@ def _policy(
     selector = {Label.CLUSTER.value: context.cluster.name, Label.NODE_TYPE.value: node_type.value, **group}
     types: list[str] = []
     spec: dict[str, Any] = {"podSelector": {"matchLabels": selector}, "policyTypes": types}
-    if mode != _DENY_EGRESS:
+    if mode != DENY_ALL_EGRESS:
         types.append("Ingress")
         spec["ingress"] = [{"from": within}, *callers, *_completed(rules.ingress_rules if rules else ())]
-    if mode != _DENY_INGRESS:
+    if mode != DENY_ALL_INGRESS:
         types.append("Egress")
         spec["egress"] = [{"to": within}, *_completed(rules.egress_rules if rules else ())]
     return {

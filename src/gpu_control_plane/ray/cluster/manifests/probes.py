@@ -1,6 +1,5 @@
 """Probes of the Ray container, where the user has none."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,10 +8,10 @@ from gpu_control_plane.ray.cluster.manifests.containers import Part, port_named
 from gpu_control_plane.ray.cluster.manifests.context import RAY_SERVICE, ClusterContext
 from gpu_control_plane.ray.cluster.manifests.start_params import AGENT_PORT
 from gpu_control_plane.ray.names import DASHBOARD_PORT, SERVE_PORT_NAME, SERVE_PORT_NUMBER
+from gpu_control_plane.rules.ray.texts import at_least
 
 _ONE_ADDRESS_SINCE: Final = (2, 53, 0)
 """The version of Ray from which one address answers for all of a node."""
-_VERSION: Final = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 _HEAD_TIMEOUT: Final = 5
 _WORKER_TIMEOUT: Final = 2
 
@@ -42,8 +41,7 @@ def put_probes(container: Part, context: ClusterContext, node_type: NodeType, pa
 
 def has_one_health_address(ray_version: str) -> bool:
     """Whether this Ray answers for the health of a node at one address. What cannot be read counts as older."""
-    found = _VERSION.match(ray_version)
-    return found is not None and tuple(int(part or 0) for part in found.groups()) >= _ONE_ADDRESS_SINCE
+    return at_least(ray_version, _ONE_ADDRESS_SINCE)
 
 
 def _port(params: Mapping[str, str], name: str, default: int) -> int:

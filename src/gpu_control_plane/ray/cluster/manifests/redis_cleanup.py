@@ -10,6 +10,7 @@ from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Mani
 from gpu_control_plane.ray.cluster.manifests.pods import head_pod
 from gpu_control_plane.ray.cluster.manifests.start_command import shell
 from gpu_control_plane.ray.names import redis_cleanup_job_name
+from gpu_control_plane.rules.ray.fault_tolerance import REDIS_USERNAME_ENV
 
 _DEADLINE_SECONDS: Final = 300
 _OF_THE_HEAD: Final = (Annotation.RECREATE_HASH.value, Annotation.TEMPLATE_HASH.value)
@@ -35,7 +36,7 @@ def redis_cleanup_job(context: ClusterContext) -> Manifest:
     ray = ray_container(spec)
     spec["containers"] = [ray]
     ray["command"] = shell(context.options)
-    ray["args"] = [_SCRIPT.format(user=_USER if has_env(ray, "REDIS_USERNAME") else "")]
+    ray["args"] = [_SCRIPT.format(user=_USER if has_env(ray, REDIS_USERNAME_ENV) else "")]
     ray.pop("livenessProbe", None)
     ray.pop("readinessProbe", None)
     put_env(ray, "RAY_redis_db_connect_retries", "120")

@@ -9,6 +9,7 @@ from gpu_control_plane.api.ray.cluster import GroupSpec, WorkerGroupSpec
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.cluster.manifests.features import GcsBackend, gcs_backend
 from gpu_control_plane.rules.ray.amounts import amount_of, whole_units
+from gpu_control_plane.rules.ray.fault_tolerance import REDIS_PASSWORD_ENV, REDIS_USERNAME_ENV
 from gpu_control_plane.rules.ray.gpus import is_gpu_of_kuberay
 
 AGENT_PORT: Final = "52365"
@@ -34,9 +35,9 @@ def head_params(context: ClusterContext) -> dict[str, str]:
     options = context.cluster.spec.gcs_fault_tolerance_options
     if gcs_backend(context.cluster) is GcsBackend.REDIS and options is not None:
         if options.redis_username is not None:
-            params["redis-username"] = "$REDIS_USERNAME"
+            params["redis-username"] = f"${REDIS_USERNAME_ENV}"
         if options.redis_password is not None:
-            params["redis-password"] = "$REDIS_PASSWORD"
+            params["redis-password"] = f"${REDIS_PASSWORD_ENV}"
     return params
 
 

@@ -17,13 +17,12 @@ from gpu_control_plane.ray.cluster.manifests.containers import (
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.cluster.manifests.features import uses_tls
 from gpu_control_plane.ray.cluster.manifests.init_containers import WAIT_FOR_GCS
+from gpu_control_plane.rules.ray.security import TLS_PATH, TLS_VOLUME
 
 WAIT_FOR_CERTIFICATE: Final = "wait-for-tls-ip-san"
 
-_VOLUME: Final = "ray-tls"
-_PATH: Final = "/etc/ray/tls"
 _SCRIPT: Final = f"""\
-CERT="{_PATH}/tls.crt"
+CERT="{TLS_PATH}/tls.crt"
 if [ -z "${{POD_IP}}" ]; then
   POD_IP=$(hostname -i 2>/dev/null | awk '{{print $1}}')
 fi
@@ -48,7 +47,7 @@ def put_tls(spec: Part, context: ClusterContext, node_type: NodeType) -> None:
     """Let a pod speak TLS. It starts when its certificate names its address: others would not trust it before."""
     if not uses_tls(context.cluster.spec):
         return
-    add_volume(spec, _VOLUME, {"secret": {"secretName": secret_name(context.cluster.name, node_type)}})
+    add_volume(spec, TLS_VOLUME, {"secret": {"secretName": secret_name(context.cluster.name, node_type)}})
     ray = ray_container(spec)
     put_tls_files(ray)
     for container in spec.get("initContainers") or ():
@@ -62,7 +61,7 @@ def put_tls(spec: Part, context: ClusterContext, node_type: NodeType) -> None:
         "command": ["sh", "-c"],
         "args": [_SCRIPT],
         "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
-        "volumeMounts": [{"name": _VOLUME, "mountPath": _PATH, "readOnly": True}],
+        "volumeMounts": [{"name": TLS_VOLUME, "mountPath": TLS_PATH, "readOnly": True}],
         "resources": equal_resources("50m", "64Mi"),
     }
     members(spec, "initContainers").insert(0, waiting)
@@ -71,8 +70,8 @@ def put_tls(spec: Part, context: ClusterContext, node_type: NodeType) -> None:
 def put_tls_files(container: Part) -> None:
     """Tell a container of the pod's certificate."""
     default_env(container, "RAY_USE_TLS", "1")
-    default_env(container, "RAY_TLS_SERVER_CERT", f"{_PATH}/tls.crt")
-    default_env(container, "RAY_TLS_SERVER_KEY", f"{_PATH}/tls.key")
-    default_env(container, "RAY_TLS_CA_CERT", f"{_PATH}/ca.crt")
-    if not has_mount(container, name=_VOLUME, path=_PATH):
-        add_mount(container, _VOLUME, _PATH, readOnly=True)
+    default_env(container, "RAY_TLS_SERVER_CERT", f"{TLS_PATH}/tls.crt")
+    default_env(container, "RAY_TLS_SERVER_KEY", f"{TLS_PATH}/tls.key")
+    default_env(container, "RAY_TLS_CA_CERT", f"{TLS_PATH}/ca.crt")
+    if not has_mount(container, name=TLS_VOLUME, path=TLS_PATH):
+        add_mount(container, TLS_VOLUME, TLS_PATH, readOnly=True)

@@ -304,6 +304,8 @@ def run(*checks: str) -> Json:
         ("v2.60", True),
         ("3.0.0", True),
         ("2.53.0rc0", True),
+        ("2.53.0.dev0", True),
+        ("2.53.0+cu128", True),
         ("2.52.9", False),
         ("", False),
         ("nightly", False),
