@@ -5,11 +5,14 @@ Objects are frozen and hold only the fields their type names: what a controller 
 """
 
 from datetime import datetime
-from typing import ClassVar, NewType
+from typing import ClassVar, Final, NewType
 
 import msgspec
 
 FieldManager = NewType("FieldManager", str)
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which `kubectl apply` remembers an object; a copy on another object would mislead it."""
 
 
 class Resource(msgspec.Struct, frozen=True):

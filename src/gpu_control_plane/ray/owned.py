@@ -13,7 +13,7 @@ from gpu_control_plane.api.pod import ContainerStatus, PodCondition
 from gpu_control_plane.api.ray.names import CREATED_BY, HEAD_GROUP, Label, NodeType
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.conditions import TRUE
-from gpu_control_plane.kube.objects import Object, OwnerReference, Resource
+from gpu_control_plane.kube.objects import Object, Resource, controller_of
 
 OF_CLUSTERS: Final = Selection(labels=Label.CLUSTER.value)
 """Objects that carry the label of a RayCluster."""
@@ -21,11 +21,6 @@ MADE_HERE: Final = Selection(labels=f"{Label.CREATED_BY}={CREATED_BY}")
 """Objects that say that this operator, or KubeRay's, has made them."""
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
-
-
-def controller_of(item: Object) -> OwnerReference | None:
-    """The owner that made the object."""
-    return next((owner for owner in item.metadata.owner_references if owner.controller), None)
 
 
 def is_owned(item: Object, owner: Object) -> bool:

@@ -17,13 +17,13 @@ from gpu_control_plane.kube import Client, Key, Requeue, Runtime, Selection
 from gpu_control_plane.kube.conditions import find
 from gpu_control_plane.kube.errors import AlreadyExists, Conflict, NotFound
 from gpu_control_plane.kube.events import Event
-from gpu_control_plane.kube.objects import Condition, Object, controlled_by
+from gpu_control_plane.kube.objects import Condition, Object, controlled_by, controller_of
 from gpu_control_plane.ray.cluster import controller as clusters
 from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.exchange import Exchange
 from gpu_control_plane.ray.demand import group_pods
 from gpu_control_plane.ray.options import RayOptions
-from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
+from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, is_owned
 from gpu_control_plane.ray.service import controller as services
 from gpu_control_plane.ray.service.controller import EndpointSlice
 from gpu_control_plane.ray.service.gateway import Gateway, HTTPRoute, weights

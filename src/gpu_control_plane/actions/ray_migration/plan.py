@@ -13,7 +13,7 @@ from gpu_control_plane.api.ray.cronjob import RayCronJob
 from gpu_control_plane.api.ray.job import JobDeploymentStatus, RayJob
 from gpu_control_plane.api.ray.names import LEASE, MANAGED_BY_MULTIKUEUE
 from gpu_control_plane.api.ray.service import RayService
-from gpu_control_plane.kube.objects import Object
+from gpu_control_plane.kube.objects import Object, controller_of
 from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.migration.deployment import Deployment
 from gpu_control_plane.ray.cluster.manifests.hashes import recreate_hash
@@ -22,7 +22,7 @@ from gpu_control_plane.ray.cluster.worker_groups import Why
 from gpu_control_plane.ray.cronjob.decide import CronSnapshot, decide
 from gpu_control_plane.ray.options import OPERATOR_VERSION, RayOptions
 from gpu_control_plane.ray.options_from import DOMAIN, DURATIONS, SWITCHES
-from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
+from gpu_control_plane.ray.owned import RayPod, is_owned
 from gpu_control_plane.ray.service.roles import decide_roles
 from gpu_control_plane.ray.service.snapshot import ClusterView, Snapshot
 from gpu_control_plane.ray.settings import Settings

@@ -5,7 +5,7 @@ from typing import Final
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Label
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key, Object, controller_of
 from gpu_control_plane.ray.cluster.children import KINDS, OwnedRoute
 from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.names import redis_cleanup_job_name
@@ -17,7 +17,6 @@ from gpu_control_plane.ray.owned import (
     OwnedSecret,
     OwnedService,
     RayPod,
-    controller_of,
     is_owned,
 )
 from gpu_control_plane.ray.scheduling import BatchSchedule

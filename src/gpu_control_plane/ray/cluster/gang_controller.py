@@ -16,7 +16,7 @@ from gpu_control_plane.api.ray.cluster import RayCluster, WorkerGroupSpec
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import NotFound
 from gpu_control_plane.kube.gather_all import gather_all
-from gpu_control_plane.kube.objects import Key
+from gpu_control_plane.kube.objects import Key, controller_of
 from gpu_control_plane.kube.sentences import counted
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.ray.cluster.caches import ClusterCaches, owning_cluster
@@ -25,7 +25,7 @@ from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, finds_no_room, is_gated, is_worker, made, replica_name
 from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, Release, Stock, plan_releases
-from gpu_control_plane.ray.owned import RayPod, controller_of, is_owned
+from gpu_control_plane.ray.owned import RayPod, is_owned
 from gpu_control_plane.ray.pool_demand import Largest
 from gpu_control_plane.rules.ray.amounts import pod_devices
 from gpu_control_plane.rules.ray.gpus import PoolResources

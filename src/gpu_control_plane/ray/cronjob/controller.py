@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -11,18 +11,16 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import KubeError, NotFound
-from gpu_control_plane.kube.objects import Key, Object, controlled_by
+from gpu_control_plane.kube.objects import LAST_APPLIED, Key, Object, controlled_by, controller_of
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
 from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.cronjob.decide import CronSnapshot, decide, job_name
 from gpu_control_plane.ray.cronjob.events import CronJobEvent
 from gpu_control_plane.ray.event_record import emit
 from gpu_control_plane.ray.names import label_value
-from gpu_control_plane.ray.owned import controller_of, is_owned
+from gpu_control_plane.ray.owned import is_owned
 from gpu_control_plane.ray.status_patch import write_status
 from gpu_control_plane.rules.ray.cronjob import cronjob_problems
-
-_NOT_COPIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
 def build(components: RayComponents) -> None:
@@ -72,7 +70,7 @@ def build(components: RayComponents) -> None:
 def ray_job(cron: RayCronJob, due: datetime) -> dict[str, Any]:
     """The RayJob of a time, with the labels and annotations of the RayCronJob."""
     metadata = cron.metadata
-    annotations = {key: value for key, value in metadata.annotations.items() if key not in _NOT_COPIED}
+    annotations = {key: value for key, value in metadata.annotations.items() if key != LAST_APPLIED}
     owner = controlled_by(cron.resource, cron.name, metadata.uid)
     return {
         "apiVersion": RayJob.resource.api_version,

@@ -12,7 +12,7 @@ from gpu_control_plane.api.ray.names import MANAGED_BY_MULTIKUEUE, Finalizer, La
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.errors import KubeError, NotFound
 from gpu_control_plane.kube.finalizers import add_finalizer, remove_finalizer
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key, Object, controller_of
 from gpu_control_plane.ray.cluster.caches import BY_OWNER, by_owner
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext
 from gpu_control_plane.ray.components import RayComponents
@@ -27,7 +27,7 @@ from gpu_control_plane.ray.job.observe import living_head, submitter_of
 from gpu_control_plane.ray.job.snapshot import Call, Decision, Snapshot, Step, Timings
 from gpu_control_plane.ray.job.submission import call_name, submission
 from gpu_control_plane.ray.names import head_service_name
-from gpu_control_plane.ray.owned import MADE_HERE, OF_CLUSTERS, OwnedJob, OwnedService, RayPod, controller_of, is_owned
+from gpu_control_plane.ray.owned import MADE_HERE, OF_CLUSTERS, OwnedJob, OwnedService, RayPod, is_owned
 from gpu_control_plane.ray.scheduling import scheduler_for
 from gpu_control_plane.ray.scheduling.submitter import SUBMITTER_GROUP
 from gpu_control_plane.ray.status_patch import write_status

@@ -12,7 +12,7 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import RayCluster, RayClusterSpec
 from gpu_control_plane.api.ray.job import RayJob, SubmissionMode
 from gpu_control_plane.api.ray.names import CREATED_BY, Annotation, Label, NodeType
-from gpu_control_plane.kube.objects import controlled_by
+from gpu_control_plane.kube.objects import LAST_APPLIED, controlled_by
 from gpu_control_plane.ray.cluster.manifests.containers import Part, default_env, has_env, members, put_env
 from gpu_control_plane.ray.cluster.manifests.context import RAY_JOB, ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.features import asks_for_token
@@ -28,7 +28,6 @@ SUBMITTER: Final = "ray-job-submitter"
 _BACKOFF_LIMIT: Final = 2
 _SHELL: Final = ["/bin/bash", "-ce", "--"]
 _RESOURCES: Final = {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
-_NOT_COPIED: Final = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 _NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
 _DASHBOARD: Final = "http://$RAY_DASHBOARD_ADDRESS"
 _HEALTHY: Final = (
@@ -44,7 +43,7 @@ def ray_cluster(job: RayJob, for_scheduler: Mapping[str, str] = _NO_ANNOTATIONS)
     spec = job.spec.ray_cluster_spec
     assert spec is not None  # noqa: S101 - a RayJob without one selects a cluster, or is not valid
     body = copy.deepcopy(msgspec.to_builtins(spec))
-    annotations = {key: value for key, value in job.metadata.annotations.items() if key not in _NOT_COPIED}
+    annotations = {key: value for key, value in job.metadata.annotations.items() if key != LAST_APPLIED}
     annotations |= for_scheduler
     if job.spec.submission_mode is SubmissionMode.SIDECAR:
         annotations[Annotation.DISABLE_HEAD_RESTART.value] = "true"

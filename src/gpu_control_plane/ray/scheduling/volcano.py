@@ -10,7 +10,7 @@ import msgspec
 from gpu_control_plane.api.ray.cluster import RayCluster, RayClusterSpec
 from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.names import Label
-from gpu_control_plane.kube.objects import Object, Resource, controlled_by
+from gpu_control_plane.kube.objects import LAST_APPLIED, Object, Resource, controlled_by
 from gpu_control_plane.ray.demand import (
     Amounts,
     desired_amounts,
@@ -27,7 +27,6 @@ _QUEUE: Final = "volcano.sh/queue-name"
 _TOPOLOGY: Final = "volcano.sh/network-topology-mode"
 _HIGHEST_TIER: Final = "volcano.sh/network-topology-highest-tier-allowed"
 _GROUP_NAME: Final = "scheduling.k8s.io/group-name"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TASK: Final = "volcano.sh/task-spec"
 
 
@@ -116,7 +115,7 @@ def pod_group_name(owner: Owner, cluster: RayCluster) -> str:
 
 def _for_scheduler(owner: Owner) -> dict[str, str]:
     """Annotations go along: Volcano and its plugins read some of a PodGroup."""
-    return {key: value for key, value in owner.metadata.annotations.items() if key != _LAST_APPLIED}
+    return {key: value for key, value in owner.metadata.annotations.items() if key != LAST_APPLIED}
 
 
 def _size(spec: RayClusterSpec) -> tuple[int, Amounts]:

@@ -11,12 +11,12 @@ from gpu_control_plane.api.ray.names import Label
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.client import Selection
 from gpu_control_plane.kube.controller import Requeue
-from gpu_control_plane.kube.objects import Key, Object, Resource
+from gpu_control_plane.kube.objects import Key, Object, Resource, controller_of
 from gpu_control_plane.kube.signal import Signal
 from gpu_control_plane.ray.components import RayComponents
 from gpu_control_plane.ray.dashboard.access import own_head_service
 from gpu_control_plane.ray.dashboard.exchange import DashboardEndpoint
-from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, controller_of, is_owned
+from gpu_control_plane.ray.owned import OF_CLUSTERS, OwnedService, RayPod, is_owned
 from gpu_control_plane.ray.service.backend import serve_service_of
 from gpu_control_plane.ray.service.decide import decide
 from gpu_control_plane.ray.service.execute import Executor

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gpu_control_plane.api.ray.cluster import UNLIMITED, RayCluster, RayClusterSpec, WorkerGroupSpec
 from gpu_control_plane.api.ray.names import Annotation, Label
 from gpu_control_plane.api.ray.service import RayService
-from gpu_control_plane.kube.objects import controlled_by
+from gpu_control_plane.kube.objects import LAST_APPLIED, controlled_by
 from gpu_control_plane.ray.cluster.manifests import spec_hash
 from gpu_control_plane.ray.demand import group_replicas
 from gpu_control_plane.ray.options import RayOptions
@@ -25,9 +25,7 @@ from gpu_control_plane.rules.ray.filled_gpus import as_written
 Manifest = dict[str, Any]
 
 _ORIGIN: Final = "RayService"
-_NOT_COPIED: Final = frozenset(
-    {"kubectl.kubernetes.io/last-applied-configuration", Annotation.IN_PLACE_UPGRADE, Annotation.INITIALIZING_TIMEOUT}
-)
+_NOT_COPIED: Final = frozenset({LAST_APPLIED, Annotation.IN_PLACE_UPGRADE, Annotation.INITIALIZING_TIMEOUT})
 
 
 class Match(enum.Enum):

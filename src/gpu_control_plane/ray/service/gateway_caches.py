@@ -8,8 +8,7 @@ from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.client import Client, Selection
 from gpu_control_plane.kube.dynamic_caches import DynamicCaches
 from gpu_control_plane.kube.gather_all import gather_all
-from gpu_control_plane.kube.objects import Key, Object
-from gpu_control_plane.ray.owned import controller_of
+from gpu_control_plane.kube.objects import Key, Object, controller_of
 from gpu_control_plane.ray.service.gateway import Gateway, GatewayView, HTTPRoute, gateway_name, route_name
 from gpu_control_plane.ray.service.gateway_use import is_divided
 

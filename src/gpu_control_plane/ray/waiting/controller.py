@@ -15,9 +15,9 @@ from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.controller import Requeue
 from gpu_control_plane.kube.events import EventRecorder
-from gpu_control_plane.kube.objects import Key, Object
+from gpu_control_plane.kube.objects import Key, Object, controller_of
 from gpu_control_plane.ray.components import RayComponents
-from gpu_control_plane.ray.owned import RayPod, controller_of
+from gpu_control_plane.ray.owned import RayPod
 from gpu_control_plane.ray.waiting.decide import group_why
 from gpu_control_plane.ray.waiting.events import WaitingEvent
 from gpu_control_plane.ray.waiting.lookup import WaitingLookup

@@ -7,8 +7,8 @@ from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.job import RayJob
 from gpu_control_plane.api.ray.service import RayService
 from gpu_control_plane.kube.client import Selection
-from gpu_control_plane.kube.objects import Object
-from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod, controller_of, is_owned
+from gpu_control_plane.kube.objects import Object, controller_of
+from gpu_control_plane.ray.owned import OF_CLUSTERS, RayPod, is_owned
 from gpu_control_plane.ray.waiting.decide import (
     GroupWaiting,
     Waiting,

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from gpu_control_plane.api.ray.cluster import IngressOptions
 from gpu_control_plane.api.ray.names import Label, NodeType
+from gpu_control_plane.kube.objects import LAST_APPLIED
 from gpu_control_plane.ray.cluster.manifests.context import ClusterContext, Manifest
 from gpu_control_plane.ray.cluster.manifests.labels import object_labels
 from gpu_control_plane.ray.cluster.manifests.services import service_ports
 from gpu_control_plane.ray.names import DASHBOARD_PORT, DASHBOARD_PORT_NAME, identifier, ingress_name, route_name
 
 _CLASS: Final = "kubernetes.io/ingress.class"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 """What kubectl notes about the RayCluster; on another object it would lead kubectl astray."""
 
 
@@ -56,7 +56,7 @@ def _dashboard_port(context: ClusterContext) -> int:
 def _object(context: ClusterContext, version: str, kind: str, name: str, spec: dict[str, Any]) -> Manifest:
     """Annotations of the cluster go along: controllers of Ingresses are told by them what to do."""
     given = context.cluster.metadata.annotations
-    annotations = {key: value for key, value in given.items() if key not in (_CLASS, _LAST_APPLIED)}
+    annotations = {key: value for key, value in given.items() if key not in (_CLASS, LAST_APPLIED)}
     labels = object_labels(context) | {Label.IDENTIFIER.value: identifier(context.cluster.name, NodeType.HEAD)}
     return {
         "apiVersion": version,
