@@ -25,7 +25,7 @@ from gpu_control_plane.ray.owned import RayPod
 
 _SHORT_LIFE: Final = timedelta(minutes=5)
 """A pod that has ended sooner is made anew after a pause that grows."""
-_MISSING: Final = timedelta(minutes=1)
+_MISSING_RECHECK: Final = timedelta(minutes=1)
 """Pods that would lack something wait for it. It is watched; this is for what the watch has missed."""
 _LOST: Final = "lost/"
 """Before the name of a group, in `Attempts`: its pods do not last. The name alone: they are refused."""
@@ -83,7 +83,7 @@ class PodReconciler:
 
     def _plan(self, cluster: RayCluster, wanted: Desired) -> PodPlan:
         pods = self._caches.pods_of(cluster)
-        held_back: dict[str, datetime] = dict.fromkeys(wanted.waiting, self._now() + _MISSING)
+        held_back: dict[str, datetime] = dict.fromkeys(wanted.waiting, self._now() + _MISSING_RECHECK)
         undeletable: dict[str, datetime] = {}
         for what, attempt in self._attempts.of(cluster.metadata.uid, cluster.metadata.generation).items():
             if what.startswith(_DELETE):

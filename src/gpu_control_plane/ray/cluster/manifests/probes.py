@@ -12,17 +12,20 @@ from gpu_control_plane.rules.ray.texts import at_least
 
 _ONE_ADDRESS_SINCE: Final = (2, 53, 0)
 """The version of Ray from which one address answers for all of a node."""
-_HEAD_TIMEOUT: Final = 5
-_WORKER_TIMEOUT: Final = 2
+_HEAD_TIMEOUT_SECONDS: Final = 5
+_WORKER_TIMEOUT_SECONDS: Final = 2
+_RAYLET_TIMEOUT_SECONDS: Final = 2
+_GCS_TIMEOUT_SECONDS: Final = 10
+_PROXY_TIMEOUT_SECONDS: Final = 10
 
 
 def put_probes(container: Part, context: ClusterContext, node_type: NodeType, params: Mapping[str, str]) -> None:
     """Let the kubelet see whether Ray works. Requests for a service go only to workers whose proxy answers."""
-    timeout = _HEAD_TIMEOUT if node_type is NodeType.HEAD else _WORKER_TIMEOUT
+    timeout = _HEAD_TIMEOUT_SECONDS if node_type is NodeType.HEAD else _WORKER_TIMEOUT_SECONDS
     agent = _port(params, "dashboard-agent-listen-port", int(AGENT_PORT))
-    checks = [_wget(_WORKER_TIMEOUT, agent, "api/local_raylet_healthz")]
+    checks = [_wget(_RAYLET_TIMEOUT_SECONDS, agent, "api/local_raylet_healthz")]
     if node_type is NodeType.HEAD:
-        checks.append(_wget(10, _port(params, "dashboard-port", DASHBOARD_PORT), "api/gcs_healthz"))
+        checks.append(_wget(_GCS_TIMEOUT_SECONDS, _port(params, "dashboard-port", DASHBOARD_PORT), "api/gcs_healthz"))
     usual = (
         {"httpGet": {"path": "/api/healthz", "port": agent}}
         if has_one_health_address(context.cluster.spec.ray_version)
@@ -33,7 +36,9 @@ def put_probes(container: Part, context: ClusterContext, node_type: NodeType, pa
     if container.get("readinessProbe"):
         return
     if context.origin_kind == RAY_SERVICE and node_type is NodeType.WORKER:
-        checks.append(_wget(10, port_named(container, SERVE_PORT_NAME) or SERVE_PORT_NUMBER, "-/healthz"))
+        checks.append(
+            _wget(_PROXY_TIMEOUT_SECONDS, port_named(container, SERVE_PORT_NAME) or SERVE_PORT_NUMBER, "-/healthz")
+        )
         container["readinessProbe"] = {**_command(checks), **_times(delay=10, timeout=timeout, failures=1)}
     else:
         container["readinessProbe"] = {**usual, **_times(delay=10, timeout=timeout, failures=10)}
