@@ -51,8 +51,8 @@ class GangGroup(msgspec.Struct, frozen=True, kw_only=True):
         return min(pod.created for pod in self.gated)
 
 
-class Stock(msgspec.Struct, frozen=True, kw_only=True):
-    """What pools have."""
+class PoolUnits(msgspec.Struct, frozen=True, kw_only=True):
+    """The units of pools, by resource."""
 
     available: Units
     total: Units
@@ -95,12 +95,14 @@ class GangPlan(msgspec.Struct, frozen=True, kw_only=True):
     """When an older group stops to let younger ones pass."""
 
 
-def plan_releases(groups: Iterable[GangGroup], stock: Stock, *, now: datetime, patience: timedelta) -> GangPlan:
+def plan_releases(
+    groups: Iterable[GangGroup], pool_units: PoolUnits, *, now: datetime, patience: timedelta
+) -> GangPlan:
     """Who may start, given what is free; `patience` is how long a group lets younger ones pass."""
-    left = defaultdict(int, stock.available)
+    left = defaultdict(int, pool_units.available)
     releases: list[Release] = []
     waits: dict[tuple[Key, str], Wait] = {}
-    overdue: list[datetime] = []
+    deadlines: list[datetime] = []
     waiting = list(groups)
     since: dict[Key, datetime] = {}
     for group in waiting:
@@ -119,13 +121,14 @@ def plan_releases(groups: Iterable[GangGroup], stock: Stock, *, now: datetime, p
                 _take(left, need)
                 releases.append(_release(group, chunk))
             else:
-                impossible = not _fits(need, stock.total)
+                impossible = not _fits(need, pool_units.total)
                 waits.setdefault((group.cluster, group.name), Wait(units=need, impossible=impossible))
-                if not impossible and now >= group.since + patience:
+                deadline = group.since + patience
+                if not impossible and now >= deadline:
                     _take(left, need)
                 elif not impossible:
-                    overdue.append(group.since + patience)
-    return GangPlan(releases=tuple(releases), waits=waits, again_at=min(overdue, default=None))
+                    deadlines.append(deadline)
+    return GangPlan(releases=tuple(releases), waits=waits, again_at=min(deadlines, default=None))
 
 
 def _chunks(group: GangGroup) -> tuple[list[list[GatedPod]], list[GatedPod]]:

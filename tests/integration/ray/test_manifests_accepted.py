@@ -166,7 +166,7 @@ async def test_every_object_is_accepted(client: Client, namespace: str, spec: Js
         cluster=cluster,
         options=options,
         gpus=PoolResources([POOL]),
-        marks=scheduling_fields_of(scheduler_for(BatchScheduler.YUNIKORN), cluster, cluster),
+        scheduling_fields=scheduling_fields_of(scheduler_for(BatchScheduler.YUNIKORN), cluster, cluster),
     )
     for manifest in manifests(context):
         await accept(client, manifest)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_control_plane.kube.objects import Key
-from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, Stock, plan_releases
+from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, PoolUnits, plan_releases
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 POOL = "gpu.deckhouse.io/training"
@@ -47,7 +47,7 @@ def waiting(
 
 
 def plan(*groups: GangGroup, free: int, total: int = 100) -> GangPlan:
-    return plan_releases(groups, Stock(available={POOL: free}, total={POOL: total}), now=NOW, patience=PATIENCE)
+    return plan_releases(groups, PoolUnits(available={POOL: free}, total={POOL: total}), now=NOW, patience=PATIENCE)
 
 
 def released(found: GangPlan) -> dict[str, int]:

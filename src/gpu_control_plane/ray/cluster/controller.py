@@ -32,7 +32,7 @@ from gpu_control_plane.ray.cluster.claims import ClaimTemplates, ClaimView
 from gpu_control_plane.ray.cluster.deletion import needs_redis_cleanup
 from gpu_control_plane.ray.cluster.desired import Desired, capacity, desired, wants_gang
 from gpu_control_plane.ray.cluster.events import ClusterEvent
-from gpu_control_plane.ray.cluster.gang_controller import Gang
+from gpu_control_plane.ray.cluster.gang_controller import GangController
 from gpu_control_plane.ray.cluster.idle_watch import IdleWatch, next_look
 from gpu_control_plane.ray.cluster.manifests import ClusterContext
 from gpu_control_plane.ray.cluster.pod_plan import is_suspended
@@ -107,7 +107,7 @@ class _Clusters:
         self._largest = LargestNodes()
         runtime.cache(GPUNodeState).on_change(self._largest.changed)
         self._attempts = Attempts(settings.pod_retry, rng)
-        self._gang = Gang(parts, caches, self._largest.units)
+        self._gang = GangController(parts, caches, self._largest.units)
         self._idle = IdleWatch(parts, caches)
         self._claims = ClaimTemplates(runtime.unfenced_client)
         runtime.service(self._claims.run)
@@ -197,9 +197,13 @@ class _Clusters:
         fingerprint = (metadata.generation, metadata.labels, metadata.annotations)
         known = memory.pools is pools and memory.claims == claims
         if memory.desired is None or memory.fingerprint != fingerprint or not known:
-            marks = scheduling_fields_of(self._scheduler, cluster, cluster)
+            scheduling_fields = scheduling_fields_of(self._scheduler, cluster, cluster)
             context = ClusterContext(
-                cluster=cluster, options=self._options, gpus=pools, claims=claims.specs, marks=marks
+                cluster=cluster,
+                options=self._options,
+                gpus=pools,
+                claims=claims.specs,
+                scheduling_fields=scheduling_fields,
             )
             gang = self._scheduler is None and wants_gang(cluster, by_default=self._options.gang)
             memory.desired = desired(context, self._scheduler, memory.token, gang=gang, missing=claims.missing)

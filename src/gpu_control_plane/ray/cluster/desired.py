@@ -19,7 +19,7 @@ from gpu_control_plane.ray.cluster.manifests import (
     start_param_problems,
     template_hash,
 )
-from gpu_control_plane.ray.cluster.status import Verdict
+from gpu_control_plane.ray.cluster.status import PendingCondition
 from gpu_control_plane.ray.demand import group_pods, least_group_pods
 from gpu_control_plane.ray.pool_demand import Largest, cluster_unserved, pod_units
 from gpu_control_plane.ray.scheduling import BatchSchedule
@@ -109,10 +109,10 @@ def start_together(cluster: RayCluster, group: WorkerGroupSpec, pools: PoolResou
     return max(least, hosts) if group_pods(group) else 0
 
 
-def capacity(cluster: RayCluster, pools: PoolResources, largest: Largest) -> Verdict | None:
+def capacity(cluster: RayCluster, pools: PoolResources, largest: Largest) -> PendingCondition | None:
     """Whether pools could ever serve it; None if it asks for none."""
     if sentence := cluster_unserved(cluster.spec, pools, largest):
-        return Verdict(False, ClusterReason.UNSERVED, sentence)
+        return PendingCondition(False, ClusterReason.UNSERVED, sentence)
     templates = [cluster.spec.head_group_spec.template, *(g.template for g in cluster.spec.worker_group_specs)]
     asked = any(pools.pool(resource) is not None for template in templates for resource in pod_units(template))
-    return Verdict(True, ClusterReason.SERVED) if asked else None
+    return PendingCondition(True, ClusterReason.SERVED) if asked else None

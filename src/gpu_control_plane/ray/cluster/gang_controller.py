@@ -24,13 +24,13 @@ from gpu_control_plane.ray.cluster.desired import start_together, wants_gang
 from gpu_control_plane.ray.cluster.events import ClusterEvent
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE, finds_no_room, is_gated, is_worker, made, replica_name
 from gpu_control_plane.ray.components import RayComponents
-from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, Release, Stock, plan_releases
+from gpu_control_plane.ray.gang import GangGroup, GangPlan, GatedPod, PoolUnits, Release, plan_releases
 from gpu_control_plane.ray.owned import RayPod, is_owned
 from gpu_control_plane.ray.pool_demand import Largest
 from gpu_control_plane.rules.ray.amounts import pod_devices
 from gpu_control_plane.rules.ray.gpus import PoolResources
 
-SETTLING: Final = timedelta(seconds=10)
+UNSETTLED_FOR: Final = timedelta(seconds=10)
 """How long a pool may take to count a pod that was released, or has got a node, as one that holds its units."""
 _INTERVAL_SECONDS: Final = 0.2
 """Between two looks at all groups, so that many changes at once cost one."""
@@ -39,8 +39,8 @@ _GATED: Final = "ray/gated"
 _BY_GROUP: Final = "ray/group"
 
 
-class Gang:
-    """What keeps groups together, and what each of them waits for."""
+class GangController:
+    """Releases the workers of a group together, and says what each group waits for."""
 
     def __init__(self, parts: RayComponents, caches: ClusterCaches, largest: Largest) -> None:
         self._parts = parts
@@ -76,8 +76,8 @@ class Gang:
         self._next_look = tick + _INTERVAL_SECONDS
         now = self._parts.now()
         groups = self._groups()
-        stock = self._stock(now)
-        plan = plan_releases(groups, stock, now=now, patience=self._parts.settings.gang_patience)
+        pool_units = self._pool_units(now)
+        plan = plan_releases(groups, pool_units, now=now, patience=self._parts.settings.gang_patience)
         self._tell(plan)
         await gather_all(self._release(release) for release in plan.releases)
         due = [moment for moment in (plan.again_at, self._unsettled.next_end if plan.waits else None) if moment]
@@ -123,7 +123,7 @@ class Gang:
             return 0
         return start_together(cluster, group, pools)
 
-    def _stock(self, now: datetime) -> Stock:
+    def _pool_units(self, now: datetime) -> PoolUnits:
         available: dict[str, int] = {}
         total: dict[str, int] = {}
         for pool in self._parts.pools:
@@ -132,7 +132,7 @@ class Gang:
                 total[capacity.name] = capacity.total
         for resource, units in self._unsettled.units(now, self._parts.gpus.current, self._largest).items():
             available[resource] = available.get(resource, 0) - units
-        return Stock(available=available, total=total)
+        return PoolUnits(available=available, total=total)
 
     async def _release(self, release: Release) -> None:
         namespace = release.cluster.namespace
@@ -212,7 +212,7 @@ class UnsettledPods:
         bound = bool(new.spec.node_name)
         was_open = old is not None and not is_gated(old)
         if not (was_open and old is not None and bool(old.spec.node_name) == bound):
-            self._pods[new.metadata.uid] = _Unsettled(new, self._now() + SETTLING)
+            self._pods[new.metadata.uid] = _Unsettled(new, self._now() + UNSETTLED_FOR)
 
     def units(self, now: datetime, pools: PoolResources, largest: Largest) -> dict[str, int]:
         """What they ask of pools, by resource."""

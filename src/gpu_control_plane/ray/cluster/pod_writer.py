@@ -28,8 +28,8 @@ _NAME: Final = re.compile(r'^[Pp]ods? "[^"]*" is (?:forbidden|invalid): ')
 """Before the reason: with the name that this pod would have had, and that the next one will not."""
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """The API server does not let a pod be, and would not if it were asked again at once."""
+class RefusedPods(msgspec.Struct, frozen=True):
+    """Pods of a group that the API server does not accept, and would not if it were asked again at once."""
 
     group: str
     message: str
@@ -74,18 +74,18 @@ class PodWriter:
 
     async def create(
         self, cluster: RayCluster, orders: Iterable[PodOrder], manifest: Callable[[PodOrder], Manifest]
-    ) -> tuple[list[tuple[PodOrder, RayPod]], list[Refused]]:
+    ) -> tuple[list[tuple[PodOrder, RayPod]], list[RefusedPods]]:
         """Make pods, the head's first; what was made, and what was refused. Of a group whose pods are refused, no more
         are asked for; where the head is, no workers are."""
         by_group: dict[str, list[PodOrder]] = {}
         for order in orders:
             by_group.setdefault(order.group, []).append(order)
         made: list[tuple[PodOrder, RayPod]] = []
-        refused: list[Refused] = []
+        refused: list[RefusedPods] = []
         for group in sorted(by_group, key=lambda name: name != HEAD_GROUP):
             refusal = await self._create_group(cluster, by_group[group], manifest, made)
             if refusal is not None:
-                refused.append(Refused(group, refusal))
+                refused.append(RefusedPods(group, refusal))
                 if group == HEAD_GROUP:
                     break
         return made, refused

@@ -46,7 +46,7 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PendingCondition(msgspec.Struct, frozen=True):
     """A condition before it is one; without a status it is unknown."""
 
     status: bool | None
@@ -71,7 +71,7 @@ class StatusSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Why an object beside the pods is not there."""
     waiting: Mapping[str, str] = {}
     """Why workers do not come, by group: the ends of sentences."""
-    capacity: Verdict | None = None
+    capacity: PendingCondition | None = None
     """Whether pools could ever serve it; None where no pool is asked for."""
     now: datetime
 
@@ -139,19 +139,23 @@ def _is_up(pod: RayPod) -> bool:
 
 def _conditions(snapshot: StatusSnapshot, workers: Sequence[RayPod], head: RayPod | None) -> tuple[Condition, ...]:
     leaving = any(pod.is_head and pod.deleting for pod in snapshot.pods)
-    said: dict[ClusterCondition, Verdict] = {ClusterCondition.HEAD_POD_READY: _head_ready(head, leaving=leaving)}
+    said: dict[ClusterCondition, PendingCondition] = {
+        ClusterCondition.HEAD_POD_READY: _head_ready(head, leaving=leaving)
+    }
     suspending, suspended = _suspension(snapshot)
     said[ClusterCondition.PROVISIONED] = _provisioned(snapshot, suspended=suspended is not None and suspended.status)
     if snapshot.failure is not None:
-        said[ClusterCondition.REPLICA_FAILURE] = Verdict(True, snapshot.failure.reason, snapshot.failure.message)
+        said[ClusterCondition.REPLICA_FAILURE] = PendingCondition(
+            True, snapshot.failure.reason, snapshot.failure.message
+        )
     if suspending is not None:
         said[ClusterCondition.SUSPENDING] = suspending
     if suspended is not None:
         said[ClusterCondition.SUSPENDED] = suspended
     said[ClusterCondition.VALID] = (
-        Verdict(False, snapshot.problem_reason, snapshot.problem)
+        PendingCondition(False, snapshot.problem_reason, snapshot.problem)
         if snapshot.problem
-        else Verdict(True, ClusterReason.VALID)
+        else PendingCondition(True, ClusterReason.VALID)
     )
     said[ClusterCondition.WORKERS_READY] = _workers_ready(snapshot, workers)
     if snapshot.capacity is not None:
@@ -168,43 +172,43 @@ def _conditions(snapshot: StatusSnapshot, workers: Sequence[RayPod], head: RayPo
 _OURS: Final = frozenset(str(kind) for kind in ClusterCondition)
 
 
-def _head_ready(head: RayPod | None, *, leaving: bool) -> Verdict:
+def _head_ready(head: RayPod | None, *, leaving: bool) -> PendingCondition:
     if head is None:
         why = "the next head comes when the last one is gone, which is being deleted" if leaving else "there is no head"
-        return Verdict(False, ClusterReason.HEAD_POD_NOT_FOUND, why)
+        return PendingCondition(False, ClusterReason.HEAD_POD_NOT_FOUND, why)
     ready = head.condition("Ready")
     if ready is None:
-        return Verdict(False, head.status.reason or ClusterReason.UNKNOWN, head.status.message)
+        return PendingCondition(False, head.status.reason or ClusterReason.UNKNOWN, head.status.message)
     if ready.status == TRUE:
-        return Verdict(True, ClusterReason.HEAD_POD_RUNNING_AND_READY, "")
+        return PendingCondition(True, ClusterReason.HEAD_POD_RUNNING_AND_READY, "")
     reason, message = ready.reason or ClusterReason.UNKNOWN, ready.message
     if reason == "ContainersNotReady":
         for container in head.status.container_statuses:
             stopped = container.state.waiting or container.state.terminated
             if stopped is not None and stopped.reason:
-                return Verdict(False, stopped.reason, stopped.message or message)
-    return Verdict(False if ready.status != "Unknown" else None, reason, message)
+                return PendingCondition(False, stopped.reason, stopped.message or message)
+    return PendingCondition(False if ready.status != "Unknown" else None, reason, message)
 
 
-def _provisioned(snapshot: StatusSnapshot, *, suspended: bool | None) -> Verdict:
+def _provisioned(snapshot: StatusSnapshot, *, suspended: bool | None) -> PendingCondition:
     """True once all pods that there were ran at once, until it is suspended."""
     held = find(snapshot.cluster.status.conditions, ClusterCondition.PROVISIONED)
     if held is not None and held.status == TRUE and not suspended:
-        return Verdict(True, held.reason, held.message)
+        return PendingCondition(True, held.reason, held.message)
     workers = [pod for pod in snapshot.pods if is_worker(pod) and not pod.deleting]
     complete = _head(snapshot.pods) is not None and len(workers) >= worker_pods(snapshot.cluster.spec)
     if not suspended and complete and all(_is_up(pod) for pod in snapshot.pods):
-        return Verdict(True, ClusterReason.ALL_PODS_READY, "all pods are running and ready for the first time")
-    return Verdict(False, ClusterReason.PROVISIONING, "pods are being provisioned")
+        return PendingCondition(True, ClusterReason.ALL_PODS_READY, "all pods are running and ready for the first time")
+    return PendingCondition(False, ClusterReason.PROVISIONING, "pods are being provisioned")
 
 
-def _suspension(snapshot: StatusSnapshot) -> tuple[Verdict | None, Verdict | None]:
+def _suspension(snapshot: StatusSnapshot) -> tuple[PendingCondition | None, PendingCondition | None]:
     """Suspending and Suspended; never both are true. A suspension that has begun is carried to its end; one that is
     not asked for any more, whether by false or by leaving it out, has ended."""
     held, wanted = snapshot.cluster.status.conditions, bool(snapshot.cluster.spec.suspend)
     suspending, suspended = ClusterCondition.SUSPENDING, ClusterCondition.SUSPENDED
-    off = Verdict(False, ClusterReason.SUSPENDING), Verdict(False, ClusterReason.SUSPENDED)
-    on = Verdict(True, ClusterReason.SUSPENDING), Verdict(True, ClusterReason.SUSPENDED)
+    off = PendingCondition(False, ClusterReason.SUSPENDING), PendingCondition(False, ClusterReason.SUSPENDED)
+    on = PendingCondition(True, ClusterReason.SUSPENDING), PendingCondition(True, ClusterReason.SUSPENDED)
     if is_true(held, suspended):
         return (off[0], on[1]) if wanted else off
     if is_true(held, suspending) or wanted:
@@ -213,21 +217,25 @@ def _suspension(snapshot: StatusSnapshot) -> tuple[Verdict | None, Verdict | Non
     return off if known else (None, None)
 
 
-def _workers_ready(snapshot: StatusSnapshot, workers: Sequence[RayPod]) -> Verdict:
+def _workers_ready(snapshot: StatusSnapshot, workers: Sequence[RayPod]) -> PendingCondition:
     wanted, ready = worker_pods(snapshot.cluster.spec), sum(pod.ready for pod in workers)
     if snapshot.cluster.spec.suspend:
-        return Verdict(False, ClusterReason.WORKERS_SUSPENDED, "it is suspended")
+        return PendingCondition(False, ClusterReason.WORKERS_SUSPENDED, "it is suspended")
     if snapshot.waiting:
-        return Verdict(False, ClusterReason.WORKERS_WAITING, _waits(snapshot.waiting))
+        return PendingCondition(False, ClusterReason.WORKERS_WAITING, _waits(snapshot.waiting))
     if ready == wanted and len(workers) == wanted:
-        return Verdict(True, ClusterReason.ALL_WORKERS_READY, "")
+        return PendingCondition(True, ClusterReason.ALL_WORKERS_READY, "")
     if ready > wanted or len(workers) > wanted:
-        return Verdict(True, ClusterReason.MORE_WORKERS, f"{counted(len(workers), 'worker')} for {wanted} asked for")
+        return PendingCondition(
+            True, ClusterReason.MORE_WORKERS, f"{counted(len(workers), 'worker')} for {wanted} asked for"
+        )
     without = sum(finds_no_room(pod) for pod in workers)
     why = f", and no node has room for {without}" if without else ""
     if without and _rolls(snapshot.cluster):
         why += ": a rolling change goes on when they are ready"
-    return Verdict(False, ClusterReason.WORKERS_NOT_READY, f"{ready} of {counted(wanted, 'worker')} ready{why}")
+    return PendingCondition(
+        False, ClusterReason.WORKERS_NOT_READY, f"{ready} of {counted(wanted, 'worker')} ready{why}"
+    )
 
 
 def _rolls(cluster: RayCluster) -> bool:

@@ -185,8 +185,8 @@ class _Jobs:
         await remove_finalizer(self._client, job, Finalizer.JOB.value)
 
     async def _make_cluster(self, job: RayJob) -> None:
-        marks = self._scheduler.cluster_annotations(job) if self._scheduler is not None else {}
-        await self._make(job, RayCluster, ray_cluster(job, marks), JobEvent.CREATED_CLUSTER)
+        annotations = self._scheduler.cluster_annotations(job) if self._scheduler is not None else {}
+        await self._make(job, RayCluster, ray_cluster(job, annotations), JobEvent.CREATED_CLUSTER)
 
     async def _make[T: Object](self, job: RayJob, kind: type[T], manifest: dict[str, Any], event: JobEvent) -> None:
         name = manifest["metadata"]["name"]
@@ -203,12 +203,12 @@ class _Jobs:
         cluster = self._cluster(job)
         if cluster is None or self._submitter(job) is not None:
             return
-        marks = (
+        scheduling_fields = (
             self._scheduler.pod_scheduling_fields(job, cluster, SUBMITTER_GROUP)
             if self._scheduler is not None
             else None
         )
-        await self._make(job, OwnedJob, submitter_job(job, cluster, marks), JobEvent.CREATED_SUBMITTER)
+        await self._make(job, OwnedJob, submitter_job(job, cluster, scheduling_fields), JobEvent.CREATED_SUBMITTER)
 
     async def _make_service(self, job: RayJob) -> None:
         cluster = self._cluster(job)

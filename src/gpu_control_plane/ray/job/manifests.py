@@ -66,7 +66,7 @@ def ray_cluster(job: RayJob, for_scheduler: Mapping[str, str] = _NO_ANNOTATIONS)
     }
 
 
-def submitter_job(job: RayJob, cluster: RayCluster, marks: PodSchedulingFields | None = None) -> Manifest:
+def submitter_job(job: RayJob, cluster: RayCluster, scheduling_fields: PodSchedulingFields | None = None) -> Manifest:
     """The Job of Kubernetes that submits the job, and follows its log."""
     template = _submitter_template(job, cluster.spec)
     container = template["spec"]["containers"][0]
@@ -75,11 +75,15 @@ def submitter_job(job: RayJob, cluster: RayCluster, marks: PodSchedulingFields |
     _add_environment(container, job.status.dashboard_url, job.status.job_id, cluster.name, cluster.spec)
     template["spec"].setdefault("restartPolicy", "Never")
     metadata = template.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **_origin(job), **(marks.labels if marks else {})}
-    if marks is not None and marks.annotations:
-        metadata["annotations"] = {**(metadata.get("annotations") or {}), **marks.annotations}
-    if marks is not None and marks.scheduler_name:
-        template["spec"].setdefault("schedulerName", marks.scheduler_name)
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        **_origin(job),
+        **(scheduling_fields.labels if scheduling_fields else {}),
+    }
+    if scheduling_fields is not None and scheduling_fields.annotations:
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **scheduling_fields.annotations}
+    if scheduling_fields is not None and scheduling_fields.scheduler_name:
+        template["spec"].setdefault("schedulerName", scheduling_fields.scheduler_name)
     config = job.spec.submitter_config
     limit = config.backoff_limit if config is not None else None
     return {

@@ -40,7 +40,7 @@ def plan_handover(
     target = _cluster_capacity(s, taking, _goals(s, roles, budget, taking))
     source = _cluster_capacity(s, giving, {})
     others = handover.total((cluster_units(view, s.free), 1) for view in s.without_role(active.name, pending.name))
-    patience = _handover_time_left(s, taking, target)
+    time_left = _handover_time_left(s, taking, target)
     stuck = scheduling_time_left(s, taking)
     move = handover.next_move(
         target,
@@ -48,7 +48,7 @@ def plan_handover(
         _allowance(s, budget) if stuck is not None and stuck <= timedelta() else budget.allowance,
         switched=s.backend == taking.name,
         may_answer=answers(s, taking),
-        patient=patience is not None,
+        patient=time_left is not None,
         answers_all=taking.answers_all,
         failing=taking.is_failing,
         others=others,
@@ -73,7 +73,7 @@ def plan_handover(
         patches=_patches(s, roles, budget, move, taking=taking, giving=giving),
         progress=f"{progress}; {waiting}" if waiting else progress,
         loss=_loss(taking, source, backend),
-        again_in=min((wait for wait in (patience, stuck) if wait is not None and wait > timedelta()), default=None),
+        again_in=min((wait for wait in (time_left, stuck) if wait is not None and wait > timedelta()), default=None),
     )
 
 

@@ -100,14 +100,14 @@ class _OverdueController[T: Object]:
         if item is None or self._components.lease.active() is not None:
             self._recorded.pop(key, None)
             return None
-        patience, now = self._components.settings.waiting_hint_after, self._components.now()
+        hint_after, now = self._components.settings.waiting_hint_after, self._components.now()
         found = tuple(self._find(item))
-        recorded = record_overdue(self._events, item, found, self._recorded.get(key, {}), now - patience)
+        recorded = record_overdue(self._events, item, found, self._recorded.get(key, {}), now - hint_after)
         if recorded:
             self._recorded[key] = recorded
         else:
             self._recorded.pop(key, None)
-        later = [each.since + patience - now for each in found if each.what not in recorded]
+        later = [each.since + hint_after - now for each in found if each.what not in recorded]
         return Requeue(after=max(min(later).total_seconds(), 0.01)) if later else None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_control_plane.api.ray.cluster import ClusterState, RayClusterStatus
 from gpu_control_plane.kube.conditions import find, is_true
-from gpu_control_plane.ray.cluster.status import Failure, StatusSnapshot, Verdict, cluster_status
+from gpu_control_plane.ray.cluster.status import Failure, PendingCondition, StatusSnapshot, cluster_status
 from gpu_control_plane.ray.owned import OwnedService
 from unit.ray.cluster.pod_world import NOW, PodWorld
 from unit.ray.ray_clusters import group, ray_cluster, template
@@ -136,7 +136,7 @@ def test_it_says_what_groups_wait_for() -> None:
 
 
 def test_the_verdict_about_pools_is_said() -> None:
-    assert says(status(world(), capacity=Verdict(False, "PoolsCannotServe")), "CapacitySufficient") == (
+    assert says(status(world(), capacity=PendingCondition(False, "PoolsCannotServe")), "CapacitySufficient") == (
         "False", "PoolsCannotServe",
     )  # fmt: skip
     assert says(status(world()), "CapacitySufficient") is None

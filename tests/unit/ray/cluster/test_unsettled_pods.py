@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from gpu_control_plane.ray.cluster.gang_controller import SETTLING, UnsettledPods
+from gpu_control_plane.ray.cluster.gang_controller import UNSETTLED_FOR, UnsettledPods
 from gpu_control_plane.ray.cluster.pod_state import GANG_GATE
 from gpu_control_plane.ray.owned import RayPod
 from unit.ray.cluster.pod_world import NOW
@@ -61,11 +61,11 @@ def test_a_pod_that_was_released_counts_for_a_while_and_again_when_it_has_a_node
     unsettled, clock = new()
     unsettled.changed(pod(gated=True), pod())
     assert clock.held(unsettled) == 2
-    clock.now += SETTLING
+    clock.now += UNSETTLED_FOR
     assert clock.held(unsettled) == 0
     unsettled.changed(pod(), pod(node="n"))
     assert clock.held(unsettled) == 2
-    clock.now += SETTLING - timedelta(seconds=1)
+    clock.now += UNSETTLED_FOR - timedelta(seconds=1)
     # What happens to it later is known to the pool.
     unsettled.changed(pod(node="n"), pod(node="n", phase="Running"))
     clock.now += timedelta(seconds=1)

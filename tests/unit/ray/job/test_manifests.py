@@ -98,8 +98,8 @@ def test_a_submitter_with_a_command_keeps_it_and_one_without_gets_ours() -> None
 
 
 def test_the_submitter_has_the_limit_of_its_user_and_the_marks_of_a_batch_scheduler() -> None:
-    marks = PodSchedulingFields(scheduler_name="volcano", labels={"l": "1"}, annotations={"a": "1"})
-    made = submitter_job(running(submitterConfig={"backoffLimit": 0}), cluster(), marks)
+    scheduling_fields = PodSchedulingFields(scheduler_name="volcano", labels={"l": "1"}, annotations={"a": "1"})
+    made = submitter_job(running(submitterConfig={"backoffLimit": 0}), cluster(), scheduling_fields)
     assert made["spec"]["backoffLimit"] == 0
     template = made["spec"]["template"]
     assert template["spec"]["schedulerName"] == "volcano"

@@ -1,4 +1,4 @@
-"""What batch schedulers are told: marks of pods, PodGroups, and refusals in words."""
+"""What batch schedulers are told: scheduling fields of pods, PodGroups, and refusals in words."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ def test_kubernetes_own_scheduler_is_told_nothing() -> None:
 
 def test_marks_reach_the_pods_of_their_group() -> None:
     cluster = gpu_cluster({"volcano.sh/queue-name": "research"})
-    context = ClusterContext(cluster=cluster, marks=scheduling_fields_of(VOLCANO, cluster, cluster))
+    context = ClusterContext(cluster=cluster, scheduling_fields=scheduling_fields_of(VOLCANO, cluster, cluster))
     for pod, task in ((head_of(context), "headgroup"), (worker_of(context), "gpu")):
         assert pod["spec"]["schedulerName"] == "volcano"
         assert pod["metadata"]["labels"]["volcano.sh/queue-name"] == "research"

@@ -41,7 +41,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     """Specs of the ResourceClaimTemplates in its namespace that its pods use."""
     head_service: str = ""
     """The head's Service as it is there; empty: as it will be called."""
-    marks: Mapping[str, PodSchedulingFields] = {}
+    scheduling_fields: Mapping[str, PodSchedulingFields] = {}
     """What a batch scheduler wants on pods, by group."""
 
     @property
@@ -72,8 +72,8 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     def origin_name(self) -> str:
         return self.cluster.metadata.labels.get(Label.ORIGINATED_FROM_NAME.value, "")
 
-    def group_marks(self, group: str = HEAD_GROUP) -> PodSchedulingFields:
-        return self.marks.get(group, PodSchedulingFields())
+    def group_scheduling_fields(self, group: str = HEAD_GROUP) -> PodSchedulingFields:
+        return self.scheduling_fields.get(group, PodSchedulingFields())
 
     def owner_references(self) -> list[Manifest]:
         """The references by which an object belongs to the cluster."""

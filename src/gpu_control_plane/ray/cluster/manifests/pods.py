@@ -126,10 +126,10 @@ def _finish(
 
 
 def _pod(template: Part, context: ClusterContext, labels: Mapping[str, str], group: str) -> Manifest:
-    marks = context.group_marks(group)
+    scheduling_fields = context.group_scheduling_fields(group)
     metadata, spec = template["metadata"], template["spec"]
-    if marks.scheduler_name:
-        spec["schedulerName"] = marks.scheduler_name
+    if scheduling_fields.scheduler_name:
+        spec["schedulerName"] = scheduling_fields.scheduler_name
     names = {key: metadata[key] for key in ("name", "generateName", "finalizers") if metadata.get(key)}
     return {
         "apiVersion": "v1",
@@ -137,11 +137,11 @@ def _pod(template: Part, context: ClusterContext, labels: Mapping[str, str], gro
         "metadata": {
             **names,
             "namespace": context.namespace,
-            "labels": {**labels, **marks.labels},
+            "labels": {**labels, **scheduling_fields.labels},
             "annotations": {
                 **context.options.default_pod_annotations,
                 **metadata["annotations"],
-                **marks.annotations,
+                **scheduling_fields.annotations,
             },
             "ownerReferences": context.owner_references(),
         },

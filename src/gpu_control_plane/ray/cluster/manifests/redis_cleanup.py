@@ -48,11 +48,11 @@ def redis_cleanup_job(context: ClusterContext) -> Manifest:
     given = context.cluster.spec.head_group_spec.template.get("spec") or {}
     if given.get("schedulerName"):
         spec["schedulerName"] = given["schedulerName"]
-    marks = context.group_marks()
-    labels = {key: value for key, value in pod["metadata"]["labels"].items() if key not in marks.labels}
+    scheduling_fields = context.group_scheduling_fields()
+    labels = {key: value for key, value in pod["metadata"]["labels"].items() if key not in scheduling_fields.labels}
     labels[Label.NODE_TYPE.value] = NodeType.REDIS_CLEANUP.value
     labels[Label.CREATED_BY.value] = CREATED_BY  # The Job is found by it, whatever the template says.
-    skipped = {*marks.annotations, *_OF_THE_HEAD}
+    skipped = {*scheduling_fields.annotations, *_OF_THE_HEAD}
     annotations = {key: value for key, value in pod["metadata"]["annotations"].items() if key not in skipped}
     return {
         "apiVersion": "batch/v1",

@@ -417,7 +417,7 @@ def test_the_cleanup_of_redis_is_the_head_without_ray() -> None:
                 tlsOptions={"enabled": True},
                 gcsFaultToleranceOptions={"redisAddress": "redis:6379", "redisUsername": {"value": "ray"}},
             ),
-            marks={
+            scheduling_fields={
                 "headgroup": PodSchedulingFields(
                     scheduler_name="volcano", labels={"queue": "q"}, annotations={"pg": "x"}
                 )
