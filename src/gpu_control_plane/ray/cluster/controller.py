@@ -179,7 +179,7 @@ class _Clusters:
             complete = False
         else:
             complete = await self._reconcile_children(cluster, wanted, outcome)
-        if complete or is_suspended(cluster):  # What is suspended lets its cards go, whatever else is wrong.
+        if complete or is_suspended(cluster):  # Suspended pods are deleted, whatever else is wrong.
             outcome.again_at(await self._pods.reconcile(cluster, wanted))
         idle = self._idle.look(cluster, self._head_service(cluster))
         if idle.suspend:

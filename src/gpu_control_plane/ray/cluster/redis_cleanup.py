@@ -23,7 +23,7 @@ _SOONEST_SECONDS: Final = 0.1
 
 
 class RedisCleanup:
-    """Lets a cluster go when its keys in Redis are gone, or its time is over."""
+    """Removes the finalizer of a cluster when its keys in Redis are gone, or its time is over."""
 
     def __init__(self, parts: RayComponents, caches: ClusterCaches, pods: PodWriter, attempts: Attempts) -> None:
         self._parts = parts
@@ -58,7 +58,7 @@ class RedisCleanup:
         return Requeue(max((again_at - now).total_seconds(), _SOONEST_SECONDS)) if again_at is not None else None
 
     async def _create_job(self, cluster: RayCluster, now: datetime) -> tuple[NextStep, datetime | None]:
-        """Make the Job; where that can never be, the cluster is let go."""
+        """Make the Job; where that can never be, the finalizer is to be removed."""
         uid, generation = cluster.metadata.uid, cluster.metadata.generation
         attempt = self._attempts.of(uid, generation).get(_JOB)
         if attempt is not None and attempt.not_before > now:

@@ -19,7 +19,7 @@ from unit.ray.cluster.pod_world import VERSION, PodWorld, hashes
 from unit.ray.ray_clusters import group, ray_cluster
 
 
-class _Kept:
+class _Reconciled:
     """A cluster whose pods are in a `PodWorld`, and an API server that may refuse to delete them."""
 
     def __init__(self, cluster: RayCluster) -> None:
@@ -72,37 +72,37 @@ class _Kept:
 
 
 def test_a_deletion_that_was_refused_is_over_when_the_pod_is_gone() -> None:
-    kept = _Kept(ray_cluster(group(replicas=3)))
-    kept.world.settle()
-    kept.world.cluster, kept.refuses = ray_cluster(group(replicas=2)), True
-    due = kept.reconcile()
-    assert kept.failure is not None
+    env = _Reconciled(ray_cluster(group(replicas=3)))
+    env.world.settle()
+    env.world.cluster, env.refuses = ray_cluster(group(replicas=2)), True
+    due = env.reconcile()
+    assert env.failure is not None
     assert due is not None
-    kept.reconcile()  # Nothing has changed.
-    assert kept.failure is not None
-    for pod in kept.world.of("workers")[-1:]:
-        kept.world.delete(pod.name)
-    assert kept.reconcile() is None
-    assert kept.failure is None
+    env.reconcile()  # Nothing has changed.
+    assert env.failure is not None
+    for pod in env.world.of("workers")[-1:]:
+        env.world.delete(pod.name)
+    assert env.reconcile() is None
+    assert env.failure is None
 
 
 def test_a_deletion_that_was_refused_is_tried_again_later() -> None:
-    kept = _Kept(ray_cluster(group(replicas=3)))
-    kept.world.settle()
-    kept.world.cluster, kept.refuses = ray_cluster(group(replicas=2)), True
-    due = kept.reconcile()
+    env = _Reconciled(ray_cluster(group(replicas=3)))
+    env.world.settle()
+    env.world.cluster, env.refuses = ray_cluster(group(replicas=2)), True
+    due = env.reconcile()
     assert due is not None
-    kept.refuses, kept.world.now = False, due
-    kept.reconcile()
-    assert len(kept.world.of("workers")) == 2
-    assert kept.failure is None
+    env.refuses, env.world.now = False, due
+    env.reconcile()
+    assert len(env.world.of("workers")) == 2
+    assert env.failure is None
 
 
 def test_a_large_cluster_lets_others_have_their_turn_between_its_pods() -> None:
-    kept = _Kept(ray_cluster(group(replicas=300)))
+    env = _Reconciled(ray_cluster(group(replicas=300)))
     rounds = 0
-    while kept.reconcile() is not None:
+    while env.reconcile() is not None:
         rounds += 1
-    assert len(kept.world.of("workers")) == 300
-    assert max(kept.made) == 128
+    assert len(env.world.of("workers")) == 300
+    assert max(env.made) == 128
     assert rounds == 2
