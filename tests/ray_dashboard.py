@@ -55,8 +55,6 @@ class FakeDashboard:
         """Method and path of every request, in order."""
         self.serve_configs: list[dict[str, Any]] = []
         self.applications: dict[str, dict[str, Any]] = {}
-        self.application_status = "RUNNING"
-        """What applications are in when they have been configured."""
         self.target_capacity: float | None = None
         self.serves = False
         """What the proxy of Ray Serve answers at `/-/healthz`."""
@@ -137,10 +135,6 @@ class FakeDashboard:
             "runtime_env": {},
             "driver_exit_code": None,
         }
-
-    def forget_jobs(self) -> None:
-        """Lose all jobs, as a head does that is restarted without fault tolerance."""
-        self.jobs.clear()
 
     @asynccontextmanager
     async def failing(self, fault: Fault) -> AsyncIterator[None]:
@@ -247,7 +241,7 @@ class FakeDashboard:
         return {
             "name": config["name"],
             "route_prefix": config.get("route_prefix", "/"),
-            "status": self.application_status,
+            "status": "RUNNING",
             "message": "",
             "deployed_app_config": config,
             "deployments": {
@@ -255,12 +249,6 @@ class FakeDashboard:
                 for one in config.get("deployments", [])
             },
         }
-
-    def set_applications(self, status: str, message: str = "") -> None:
-        """Bring all applications to a state, and those that are configured later, too."""
-        self.application_status = status
-        for application in self.applications.values():
-            application.update(status=status, message=message)
 
     async def _activities(self, _request: web.Request) -> web.Response:
         return web.json_response(self.components)

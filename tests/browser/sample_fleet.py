@@ -680,7 +680,3 @@ def sample_usage(fleet: Fleet) -> ReadUsage:
         return Usage(by=by, source="Prometheus", since=total, covered=700, rows=rows, notes=notes)
 
     return read
-
-
-def sample_state(fleet: Fleet) -> dict[str, object]:
-    return {"others": sample_objects(), "history": sample_history(fleet)}

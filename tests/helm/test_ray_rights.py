@@ -129,7 +129,7 @@ def test_the_controller_holds_what_autoscalers_are_granted(helm: Helm, watched: 
     kind, name = ("Role", "gpu-control-plane-ray") if watched else ("ClusterRole", "gpu-control-plane:ray")
     spec = {"enableInTreeAutoscaling": True, "headGroupSpec": {"template": POD}}
     cluster = msgspec.convert({"metadata": {"name": "c", "namespace": WATCHED, "uid": "u"}, "spec": spec}, RayCluster)
-    context = ClusterContext(cluster=cluster, options=RayOptions(), gpus=PoolResources(), head_service="c-head-svc")
+    context = ClusterContext(cluster=cluster, options=RayOptions(), gpus=PoolResources())
     role = autoscaler_access.role(context)
     assert role is not None
     granted = rules_of(role)

@@ -156,7 +156,6 @@ class JobCondition(_View, frozen=True, kw_only=True):
 
 class JobStatus(_View, frozen=True, kw_only=True):
     conditions: tuple[JobCondition, ...] = ()
-    completion_time: datetime | None = None
     failed: int = 0
 
 

@@ -147,9 +147,6 @@ class RayEnv:
         pids = {int(pid) for file in group.glob("*/cgroup.procs") for pid in file.read_text().split()}
         return {pid for pid in pids if _command(pid)[1:3] == [b"-m", b"gpu_control_plane.controller"]}
 
-    def controller_log(self) -> str:
-        return self.kubectl("logs", CONTROLLER)
-
     def _start_controller(self) -> None:
         """With the code of this very checkout, and with nothing of the cluster but what every pod has."""
         rights = ("--clusterrole=cluster-admin", "--serviceaccount=default:default")

@@ -52,8 +52,7 @@ class Serve(FakeDashboard):
             running_now, wanted = self.controllers.workers(self.cluster)
             whole, some = running_now >= wanted, running_now > 0 or not wanted
             for application in self.applications.values():
-                if self.application_status == "RUNNING":
-                    application["status"] = "RUNNING" if whole else "DEPLOYING"
+                application["status"] = "RUNNING" if whole else "DEPLOYING"
                 for deployment in application["deployments"].values():
                     deployment["status"] = "HEALTHY" if whole else "UPSCALING"
                     deployment["replicas"] = [{"state": "RUNNING" if some else "STARTING"}]

@@ -7,7 +7,6 @@ to a cluster that cannot answer while another can.
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from gpu_control_plane.api.ray.cluster import RayCluster
 from gpu_control_plane.api.ray.names import Label, NodeType
@@ -134,8 +133,7 @@ def cluster_serve_manifest(service: RayService, context: ClusterContext) -> Mani
 def head_manifest(service: RayService, context: ClusterContext, held: OwnedService | None) -> Manifest:
     """The Service of the head: like the one of a cluster, but named after the RayService. A clusterIP that it has, as
     one made by KubeRay may, is kept: the API server does not let it be removed."""
-    # A name that the user gave belongs to the cluster's own Service.
-    made = head_service(_without_name(context))
+    made = head_service(context)
     labels = {
         **_origin(service),
         Label.NODE_TYPE.value: NodeType.HEAD.value,
@@ -145,10 +143,6 @@ def head_manifest(service: RayService, context: ClusterContext, held: OwnedServi
     if held is not None and held.spec.get("clusterIP") not in (None, "", _NO_ADDRESS):
         spec = {key: value for key, value in spec.items() if key != "clusterIP"}
     return _service(service, head_service_of(service), labels, metadata.get("annotations") or {}, spec)
-
-
-def _without_name(context: ClusterContext) -> ClusterContext:
-    return replace(context, head_service="")
 
 
 def _type_of(context: ClusterContext) -> str:

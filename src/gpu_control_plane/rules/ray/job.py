@@ -8,7 +8,6 @@ from gpu_control_plane.api.ray.job import (
     DeletionPolicy,
     DeletionRule,
     DeletionStrategy,
-    JobDeploymentStatus,
     RayJob,
     RayJobSpec,
     SubmissionMode,
@@ -29,14 +28,6 @@ _ORDER: Final = (DeletionPolicy.WORKERS, DeletionPolicy.CLUSTER, DeletionPolicy.
 def job_problems(job: RayJob, facts: Facts = Facts()) -> tuple[Problem, ...]:  # noqa: B008 - it is frozen
     """Everything that is wrong with it; empty if it can be carried out."""
     return problems_of(job, chain(name_faults(job.name, NAME_LIMIT), job_faults(job, "spec", facts)))
-
-
-def job_status_problems(job: RayJob) -> tuple[Problem, ...]:
-    """What is wrong with its status: it waits for a person where none is asked for."""
-    waiting = job.status.job_deployment_status == JobDeploymentStatus.WAITING
-    wrong = waiting and job.spec.submission_mode != SubmissionMode.INTERACTIVE
-    message = "it is Waiting, which only a job in InteractiveMode may be: set submissionMode back, or make a new RayJob"
-    return problems_of(job, [("status.jobDeploymentStatus", message)] if wrong else [])
 
 
 def job_faults(job: RayJob, path: str, facts: Facts) -> Faults:

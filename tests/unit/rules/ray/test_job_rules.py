@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpu_control_plane.api.ray import RayJob
-from gpu_control_plane.rules.ray.job import job_problems, job_status_problems
+from gpu_control_plane.rules.ray.job import job_problems
 from ray_samples import NAMES, changed
 
 CLUSTER = "spec.rayClusterSpec"
@@ -286,13 +286,6 @@ ALLOWED: dict[str, Mapping[str, object]] = {
 @pytest.mark.parametrize("edits", ALLOWED.values(), ids=ALLOWED.keys())
 def test_of_a_job_is_allowed(edits: Mapping[str, object]) -> None:
     assert job_problems(job(edits)) == ()
-
-
-def test_a_job_that_waits_for_nobody_is_told() -> None:
-    waiting: Mapping[str, object] = {"status": {"jobDeploymentStatus": "Waiting"}}
-    (problem,) = job_status_problems(job(waiting))
-    assert problem.path == "status.jobDeploymentStatus"
-    assert job_status_problems(job({**waiting, "spec.submissionMode": "InteractiveMode"})) == ()
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("job-")])

@@ -39,8 +39,6 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     gpus: PoolResources = msgspec.field(default_factory=PoolResources)
     claims: Claims = {}
     """Specs of the ResourceClaimTemplates in its namespace that its pods use."""
-    head_service: str = ""
-    """The head's Service as it is there; empty: as it will be called."""
     scheduling_fields: Mapping[str, PodSchedulingFields] = {}
     """What a batch scheduler wants on pods, by group."""
 
@@ -51,7 +49,7 @@ class ClusterContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def head_service_name(self) -> str:
         """The name of the head's Service."""
-        return self.head_service or head_service_of(self.cluster)
+        return head_service_of(self.cluster)
 
     @property
     def head_host(self) -> str:

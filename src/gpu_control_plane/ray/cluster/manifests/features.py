@@ -48,11 +48,6 @@ def uses_tls(spec: RayClusterSpec) -> bool:
     return spec.tls_options is not None and spec.tls_options.enabled
 
 
-def keeps_history(spec: RayClusterSpec) -> bool:
-    """Whether logs are collected for Ray's history server."""
-    return spec.history_server_options is not None and spec.history_server_options.collector_options is not None
-
-
 def keeps_own_command(cluster: RayCluster) -> bool:
     """Whether all Ray containers keep their commands."""
     return cluster.metadata.annotations.get(Annotation.OVERWRITE_COMMAND.value, "").lower() == "true"
