@@ -143,7 +143,7 @@ def wait_for_person(seen: Snapshot) -> Decision:
 
 def follow(seen: Snapshot) -> Decision:
     """The job has been, or is being, submitted."""
-    spec, ray, timings = seen.job.spec, seen.ray, seen.timings
+    ray, timings = seen.ray, seen.timings
     suspend = _is_to_suspend(seen)
     status = _looked_at(seen)
     details = ray.value if ray is not None else None
@@ -154,7 +154,7 @@ def follow(seen: Snapshot) -> Decision:
     ended = _ended(status, details)
     if ended is not None:
         left = _end_of(ended, seen) + timings.end_grace - seen.now
-        if seen.submitter is not Submitter.ACTIVE or suspend or deadline:
+        if seen.submitter is not Submitter.ACTIVE or _has_lost_its_head(seen) or suspend or deadline:
             return end(seen, ended)
         if left <= timedelta():
             return end(seen, ended, JobFailedReason.GRACE_PERIOD_EXCEEDED)
@@ -163,7 +163,7 @@ def follow(seen: Snapshot) -> Decision:
     # Can Ray still be asked at all?
     if seen.cluster is None:
         return fail(seen, status, JobFailedReason.APP_FAILED, f"its RayCluster {status.ray_cluster_name} is gone")
-    if spec.submission_mode is SubmissionMode.SIDECAR and not seen.head:
+    if _has_lost_its_head(seen):
         return fail(seen, status, JobFailedReason.APP_FAILED, "the head of its RayCluster, which ran the job, is gone")
 
     # Not heard yet: this process has begun to look, or Ray's dashboard has just stopped answering.
@@ -419,6 +419,11 @@ def _ended(status: RayJobStatus, details: JobDetails | None) -> RayJobStatus | N
     if details is not None and details.status.terminal:
         return _with_details(status, details)
     return status if status.job_status.terminal else None
+
+
+def _has_lost_its_head(seen: Snapshot) -> bool:
+    """Whether the head that ran the job, and the container in it that submitted the job, are gone."""
+    return seen.job.spec.submission_mode is SubmissionMode.SIDECAR and not seen.head
 
 
 def _end_of(ended: RayJobStatus, seen: Snapshot) -> datetime:

@@ -332,6 +332,13 @@ ENDED_NOW, ENDED_LONG_AGO = NOW, NOW - timedelta(seconds=300)
         # there is nothing left to ask
         ({}, {"ray": answered("RUNNING"), "cluster": None}, ("Failed", "AppFailed")),
         (SIDECAR, {"ray": answered("RUNNING"), "head": False}, ("Failed", "AppFailed")),
+        # nothing submits any more where the head is gone that did
+        (
+            SIDECAR,
+            {"ray": answered("SUCCEEDED", ended=ENDED_NOW), "submitter": Submitter.ACTIVE, "head": False},
+            ("Complete", ""),
+        ),
+        (SIDECAR, {"ray": answered("SUCCEEDED", ended=ENDED_NOW), "submitter": Submitter.ACTIVE}, ("Running", "")),
         (SIDECAR, {"ray": answered("RUNNING"), "submitter": Submitter.ACTIVE}, ("Running", "")),
         ({}, {"ray": answered("RUNNING"), "head": False, "submitter": Submitter.ACTIVE}, ("Running", "")),
         ({}, {"ray": answered("SUCCEEDED"), "cluster": None}, ("Complete", "")),
