@@ -4,12 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
+from gpu_control_plane.agent.views import NodeView
 from gpu_control_plane.api import GPUPool, PoolPhase
 from gpu_control_plane.kube import Selection
 from integration.flow.env import FlowEnv
 from integration.flow.test_main_job import notes_about
 from integration.flow.test_modes import AUTO, units
 from integration.kinds import Pod
+from waiting import until_async
 
 WHOLE = {"mode": "Exclusive"}
 INSTANCES = {"mode": "MIG", "mig": {"profile": "1g.18gb"}}
@@ -25,6 +27,16 @@ async def pods(env: FlowEnv) -> dict[str, tuple[str, str]]:
     """The phase and the uid of every pod."""
     found = await env.client.list(Pod, Selection("default"))
     return {pod.name: (pod.status.phase, pod.metadata.uid) for pod in found}
+
+
+async def at_most_allocatable(env: FlowEnv, units: int) -> None:
+    """Until nodes have no more allocatable: a pod that the scheduler binds before fails, and does not wait."""
+
+    async def holds() -> bool:
+        nodes = await env.client.list(NodeView)
+        return sum(int(node.status.allocatable.get("gpu.deckhouse.io/training", "0")) for node in nodes) <= units
+
+    await until_async(holds, saying=f"no more than {units} units are allocatable")
 
 
 def in_use(pool: GPUPool) -> int | None:
@@ -45,6 +57,7 @@ async def test_a_pool_changes_its_mode_twice_while_pods_come_and_go(env: FlowEnv
     # Pods that run go on; one that comes now waits, and the controller may die on the way.
     await divide(env, INSTANCES)
     await env.pool_is("training", lambda pool: pool.status.phase is PoolPhase.MAINTENANCE and in_use(pool) == 3)
+    await at_most_allocatable(env, 3)
     await env.start_pod("later", "training")
     env.kill_controller()
     await env.controller_ended()
