@@ -18,8 +18,8 @@ THREADS = 4
 PATIENCE = 15
 
 
-def spec(*, workers: int = 1, env_of_workers: dict[str, str] | None = None) -> Manifest:
-    found = cluster_spec(workers=workers, quick=False)
+def spec(*, workers: int = 1, cards: int = 0, env_of_workers: dict[str, str] | None = None) -> Manifest:
+    found = cluster_spec(workers=workers, cards=cards, quick=False)
     for name, value in (env_of_workers or {}).items():
         [container] = found["workerGroupSpecs"][0]["template"]["spec"]["containers"]
         container["env"].append({"name": name, "value": value})
@@ -122,6 +122,31 @@ def test_the_operator_may_die_during_a_switch(service: RayEnv) -> None:
     seen = clients.end()
     watch.say(told(seen))
     assert seen["errors"] == []
+
+
+def test_a_service_that_holds_all_cards_is_upgraded_worker_by_worker(env: RayEnv) -> None:
+    """Both cards of the pool are in use. What a worker that leaves has under way may fail."""
+    env.create(ray_service(SERVICE, spec(workers=2, cards=1), "one"))
+    try:
+        until(lambda: running(env), within=200)
+        before = active(env)
+        clients = Clients(env, "handover")
+        watch = Stopwatch()
+        env.apply(ray_service(SERVICE, spec(workers=2, cards=1, env_of_workers={"CHANGED": "3"}), "one"))
+        until(lambda: running(env) and active(env) != before, within=300)
+        watch.say("full pool: the new cluster is the active one")
+        after = active(env)
+        until(lambda: [each["metadata"]["name"] for each in env.clusters()] == [after], within=150)
+        until(lambda: env.status("rayclusters", after).get("readyWorkerReplicas") == 2, within=150)
+        watch.say("full pool: the old cluster is gone, both cards are the new one's")
+        settle_for(5)
+        seen = clients.end()
+        watch.say(f"full pool: {told(seen)}")
+        assert len(seen["errors"]) <= sum(seen["answers"].values()) // 50
+        assert seen["answers"][f"one {before}"] > 0
+        assert seen["answers"][f"one {after}"] > 0
+    finally:
+        env.delete("rayservice", SERVICE)
 
 
 @pytest.mark.parametrize(("replicas", "stalls"), [(2, False), (1, True)])
