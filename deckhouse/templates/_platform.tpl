@@ -65,6 +65,10 @@ bring-up it heeds no others. */}}
 {{ include "helm_lib_module_container_security_context_capabilities_drop_all_and_add" (list .Deckhouse (list "SYS_ADMIN")) | trim }}
 {{- end }}
 
+{{/* Never: NodeGroupConfigurations set up container runtimes, and the module has no setting by which agents would. */}}
+{{- define "gpu-control-plane.agentsConfigureRuntimes" -}}
+{{- end }}
+
 {{/* How important pods are. Called with (list . "agent"), the section of the chart's values. */}}
 {{- define "gpu-control-plane.priorityClass" -}}
 {{- $root := index . 0 -}}

@@ -106,6 +106,11 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
+{{/* Whether agents may ever have written into configuration files of container runtimes. */}}
+{{- define "gpu-control-plane.agentsConfigureRuntimes" -}}
+true
+{{- end }}
+
 {{/* How important pods are, if that is said. Classes of our own, where they are made, take the place of Kubernetes' own.
 Called with (list . "agent"), the section of the values. */}}
 {{- define "gpu-control-plane.priorityClass" -}}
