@@ -20,8 +20,10 @@ from prometheus_client import Counter
 
 MOST_CONNECTIONS: Final = 64
 """Each takes up to 350 KiB: asyncio's buffer for TLS, and what was sent and not asked for."""
-FIRST_REVIEW_SECONDS: Final = 5.0
-"""The API server connects when it has something to send."""
+HANDSHAKE_SECONDS: Final = 5.0
+FIRST_REVIEW_SECONDS: Final = 120.0
+"""The API server may connect for a review that another connection then takes, and keep the new one for the next, for
+90 s at most. If we closed it before, that could be in the moment in which a review is sent on it, which then fails."""
 _TLS_BUFFER_BYTES: Final = 32 * 1024
 """asyncio would take 256 KiB for each connection, and keep them for a while after its end. It is the same for all
 connections of a process."""
@@ -41,11 +43,13 @@ class WebhookConnections:
         closed: Counter,
         *,
         most: int = MOST_CONNECTIONS,
+        handshake_within: float = HANDSHAKE_SECONDS,
         first_review_within: float = FIRST_REVIEW_SECONDS,
     ) -> None:
         self._tls = tls
         self._closed = closed
         self._most = most
+        self._handshake_within = handshake_within
         self._first_review_within = first_review_within
         self._listening: socket.socket | None = None
         self._paused: asyncio.TimerHandle | None = None
@@ -80,6 +84,7 @@ class WebhookConnections:
         for group in (self._newcomers, self._callers):
             for connection in group:
                 if connection.protocol is protocol:
+                    connection.stop_expecting()
                     del group[connection]
                     self._callers[connection] = None
                     return
@@ -101,15 +106,16 @@ class WebhookConnections:
         connection = _Connection(accepted)
         connection.handshake = loop.create_task(self._shake_hands(connection, factory))
         self._newcomers[connection] = None
-        loop.call_later(self._first_review_within, self._expire, connection)
+        self._expect_more(connection, self._handshake_within)
 
     async def _shake_hands(self, connection: "_Connection", factory: Callable[[], RequestHandler]) -> None:
         loop = asyncio.get_running_loop()
-        limit = self._first_review_within
         try:
             _, connection.protocol = await loop.connect_accepted_socket(
-                factory, connection.accepted, ssl=self._tls, ssl_handshake_timeout=limit
+                factory, connection.accepted, ssl=self._tls, ssl_handshake_timeout=self._handshake_within
             )
+            if connection in self._newcomers:
+                self._expect_more(connection, self._first_review_within)
         except (OSError, ssl.SSLError, TimeoutError, asyncio.CancelledError) as error:
             # A port scan, a caller whom we do not trust, or one whose place was taken.
             self._forget(connection)
@@ -126,9 +132,13 @@ class WebhookConnections:
             return
         for group in (self._newcomers, self._callers):
             for connection in [each for each in group if each.closed]:
-                del group[connection]
+                self._forget(connection)
         if len(self._newcomers) + len(self._callers) >= self._most:
             self._close(next(iter(self._newcomers or self._callers)), "limit")
+
+    def _expect_more(self, connection: "_Connection", within: float) -> None:
+        connection.stop_expecting()
+        connection.expiry = asyncio.get_running_loop().call_later(within, self._expire, connection)
 
     def _expire(self, connection: "_Connection") -> None:
         if connection in self._newcomers:
@@ -141,6 +151,7 @@ class WebhookConnections:
             self._closed.labels(reason).inc()
 
     def _forget(self, connection: "_Connection") -> None:
+        connection.stop_expecting()
         self._newcomers.pop(connection, None)
         self._callers.pop(connection, None)
 
@@ -153,12 +164,19 @@ class _Connection:
     def __init__(self, accepted: socket.socket) -> None:
         self.accepted = accepted
         self.protocol: RequestHandler | None = None
+        self.expiry: asyncio.TimerHandle | None = None
 
     @property
     def closed(self) -> bool:
         if self.protocol is None:
             return self.handshake.done()
         return self.protocol.transport is None or self.protocol.transport.is_closing()
+
+    def stop_expecting(self) -> None:
+        """The timer would hold the connection, and what it has read, long after its end."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
 
     def close(self) -> None:
         self.handshake.cancel()

@@ -32,7 +32,12 @@ from gpu_control_plane.kube.admission import (
 )
 from gpu_control_plane.kube.certificate_secret import ServingCertificates
 from gpu_control_plane.kube.objects import Key, Object
-from gpu_control_plane.kube.webhook_connections import FIRST_REVIEW_SECONDS, MOST_CONNECTIONS, WebhookConnections
+from gpu_control_plane.kube.webhook_connections import (
+    FIRST_REVIEW_SECONDS,
+    HANDSHAKE_SECONDS,
+    MOST_CONNECTIONS,
+    WebhookConnections,
+)
 
 LARGEST_BODY = 3 * 1024 * 1024
 """The API server takes no larger requests; an object has at most 1.5 MiB in etcd, and a review may hold it twice."""
@@ -120,6 +125,7 @@ class WebhookServer:
         largest_body: int = LARGEST_BODY,
         body_limit: float = _BODY_SECONDS,
         connections: int = MOST_CONNECTIONS,
+        handshake_within: float = HANDSHAKE_SECONDS,
         first_review_within: float = FIRST_REVIEW_SECONDS,
         read_on: float = 1.0,
         keep_connections: bool = True,
@@ -137,7 +143,11 @@ class WebhookServer:
         self._large_bodies = asyncio.Semaphore(_LARGE_AT_ONCE)
         self._failures: dict[HTTPStatus, int] = {}
         self._connections = WebhookConnections(
-            tls, self._metrics.connections_closed, most=connections, first_review_within=first_review_within
+            tls,
+            self._metrics.connections_closed,
+            most=connections,
+            handshake_within=handshake_within,
+            first_review_within=first_review_within,
         )
         self._app = web.Application()
         self._runner = web.AppRunner(

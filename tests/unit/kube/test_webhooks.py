@@ -92,9 +92,10 @@ class Caller:
             text = await response.text()
             return response.status, json.loads(text) if text.startswith("{") else {"text": text}
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, *, secure: bool = True) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection on which nothing is sent."""
-        return await asyncio.open_connection("127.0.0.1", int(self._url.rpartition(":")[2]), ssl=TRUSTING)
+        port = int(self._url.rpartition(":")[2])
+        return await asyncio.open_connection("127.0.0.1", port, ssl=TRUSTING if secure else None)
 
     async def response(self, name: str, path: str = "/things") -> dict[str, object]:
         status, body = await self.ask(review(name), path=path)
@@ -291,6 +292,25 @@ async def test_a_connection_that_sends_no_review_is_closed() -> None:
     registry = CollectorRegistry()
     async with running(registry=registry, first_review_within=0.2) as caller:
         reader, writer = await caller.connect()
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+        assert (await caller.response("fine"))["allowed"] is True
+    assert registry.get_sample_value("kube_webhook_connections_closed_total", {"reason": "slow"}) == 1
+
+
+async def test_a_connection_that_is_kept_for_a_later_review_stays() -> None:
+    """The API server connects anew for a review that another connection may take, and uses the new one for the next."""
+    async with running(handshake_within=0.2) as caller:
+        reader, writer = await caller.connect()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(), 0.6)
+        writer.close()
+
+
+async def test_a_connection_without_a_handshake_is_closed() -> None:
+    registry = CollectorRegistry()
+    async with running(registry=registry, handshake_within=0.2) as caller:
+        reader, writer = await caller.connect(secure=False)
         assert await asyncio.wait_for(reader.read(), 60) == b""
         writer.close()
         assert (await caller.response("fine"))["allowed"] is True
