@@ -31,7 +31,7 @@ test: lint service-binaries chart-binaries monitoring-binaries release-before ra
 test-fast: lint ## Run what needs no cluster (under a minute); fewer interleavings than `make test` tries
 	@$(PYTEST) -n 2 --dist worksteal --interleavings 120 --histories 300 --hypothesis-profile quick tests/unit tests/simulation tests/monitoring/test_alerts.py tests/monitoring/test_alert_events.py
 
-test-long: setup service-binaries ray-image ## Run for minutes what `make test` tries a few times, or in a model (57 minutes)
+test-long: setup service-binaries ray-image ## Run for minutes what `make test` tries a few times, or in a model (an hour)
 	@$(PYTEST) -n 2 --dist worksteal --histories 10000 --sandbox-losses 50 tests/unit/agent/step/test_histories.py tests/e2e/agent/test_holds.py
 	@$(PYTEST) -s --steps 10000 tests/integration/flow/test_long_history.py
 	@$(PYTEST) -s --clients 500 tests/integration/kube/test_herd.py

@@ -68,9 +68,16 @@ def ray_job(name: str, entrypoint: str, **spec: Any) -> Manifest:
 
 
 def ray_service(
-    name: str, cluster: Manifest, word: str, *, replicas: int = 2, code: str = "demo_app:app", **spec: Any
+    name: str,
+    cluster: Manifest,
+    word: str,
+    *,
+    replicas: int = 2,
+    gpus: int = 0,
+    code: str = "demo_app:app",
+    **spec: Any,
 ) -> Manifest:
-    """A RayService whose application answers with `word` and the name of its cluster."""
+    """A RayService whose application answers with `word` and the name of its cluster. `gpus` are those of a replica."""
     serve = f"""
 proxy_location: EveryNode
 http_options: {{host: 0.0.0.0, port: 8000}}
@@ -82,7 +89,7 @@ applications:
   - name: Answer
     num_replicas: {replicas}
     user_config: {{word: {word}}}
-    ray_actor_options: {{num_cpus: 0.1}}
+    ray_actor_options: {{num_cpus: 0.1, num_gpus: {gpus}}}
 """
     return {
         "apiVersion": "ray.io/v1",

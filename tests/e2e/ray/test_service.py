@@ -125,14 +125,14 @@ def test_the_operator_may_die_during_a_switch(service: RayEnv) -> None:
 
 
 def test_a_service_that_holds_all_cards_is_upgraded_worker_by_worker(env: RayEnv) -> None:
-    """Both cards of the pool are in use. What a worker that leaves has under way may fail."""
-    env.create(ray_service(SERVICE, spec(workers=2, cards=1), "one"))
+    """Both cards of the pool are in use, one by each replica. What a worker that leaves has under way may fail."""
+    env.create(ray_service(SERVICE, spec(workers=2, cards=1), "one", gpus=1))
     try:
         until(lambda: running(env), within=200)
         before = active(env)
         clients = Clients(env, "handover")
         watch = Stopwatch()
-        env.apply(ray_service(SERVICE, spec(workers=2, cards=1, env_of_workers={"CHANGED": "3"}), "one"))
+        env.apply(ray_service(SERVICE, spec(workers=2, cards=1, env_of_workers={"CHANGED": "3"}), "one", gpus=1))
         until(lambda: running(env) and active(env) != before, within=300)
         watch.say("full pool: the new cluster is the active one")
         after = active(env)
